@@ -13,7 +13,7 @@ import pyarrow as pa
 from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, PUT, log_schema
 from streamstate.snapshots.store.delta import append_once, open_or_create
-from streamstate.snapshots.store.delta.maintenance import compact
+from streamstate.snapshots.store.delta.maintenance import merge_small_files
 from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.store.layout import CAPTURED, Layout
 from streamstate.snapshots.store.manifest import Manifest
@@ -53,7 +53,7 @@ class LargeState:
         rows = pa.schema([*names, ("key", pa.string()), ("count", pa.int64()), *doubles])
         self._schema = log_schema(rows, ["key"])
         register(self._layout, "load", "id of load", "checkpoint of load")
-        open_or_create(self._layout.change_log("load", "op0"), self._schema, "change log")
+        open_or_create(self._layout.changelog("load", "op0"), self._schema, "change log")
         self._manifest = Manifest(self._layout, "load")
 
     def add(self) -> None:
@@ -72,7 +72,7 @@ class LargeState:
             self._keyframe, self._since = self._epoch, 0
             parts.append(self._rows(KEYFRAME, np.arange(self.keys)))
         rows = pa.concat_tables(parts)
-        append_once(self._layout.change_log("load", "op0"), "load/op0", self._epoch, partial(_all_of, rows))
+        append_once(self._layout.changelog("load", "op0"), "load/op0", self._epoch, partial(_all_of, rows))
         self._manifest.append([self._entry(len(chosen))], "load/_epochs")
         self._epoch += 1
 
@@ -89,8 +89,8 @@ class LargeState:
 
     def tidy(self) -> None:
         """Merge small files where that is due, as a capture that follows does."""
-        compact(self._layout.change_log("load", "op0"), EPOCH)
-        compact(self._layout.manifest("load"), "epoch")
+        merge_small_files(self._layout.changelog("load", "op0"), EPOCH)
+        merge_small_files(self._layout.manifest("load"), "epoch")
 
     def _entry(self, changes: int) -> Entry:
         facts = {"op0": TableEntry(self.keys, changes, self._keyframe)}

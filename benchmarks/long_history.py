@@ -147,7 +147,7 @@ def _moved(stores: dict[int, Path], many: int, setting: str) -> Iterator[Measure
 
 def _bytes(store: Path, setting: str) -> Iterator[Measurement]:
     """The files that readers of the newest version read, and all that were written, compared with what was captured."""
-    log = Layout.at(store).change_log(QUERY, TABLE)
+    log = Layout.at(store).changelog(QUERY, TABLE)
     live = sum(file.size for file in TableVersion(log, required(log)).files(EPOCH))
     written = bytes_written(store)
     sides = "live files", live, "as captured", written["captured"]

@@ -17,7 +17,7 @@ from streamstate.snapshots.store.changelog import KEYFRAME, PUT, log_schema
 from streamstate.snapshots.store.delta import Place, append_once, open_or_create
 from streamstate.snapshots.store.delta.commits import Handle, required
 from streamstate.snapshots.store.delta.log_checks import seal_missing, shorten
-from streamstate.snapshots.store.delta.maintenance import compact
+from streamstate.snapshots.store.delta.maintenance import merge_small_files
 from streamstate.snapshots.store.delta.place import LOG
 from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.store.layout import CAPTURED, Layout
@@ -51,8 +51,8 @@ def write_long_store(path: Path, epochs: int, keys: int, changes: int, keyframe_
         return
     layout = Layout.at(path)
     register(layout, QUERY, "id", "checkpoint")
-    open_or_create(layout.change_log(QUERY, TABLE), log_schema(_SCHEMA, ["key"]), "log")
-    log, manifest = Handle(layout.change_log(QUERY, TABLE)), Manifest(layout, QUERY)
+    open_or_create(layout.changelog(QUERY, TABLE), log_schema(_SCHEMA, ["key"]), "log")
+    log, manifest = Handle(layout.changelog(QUERY, TABLE)), Manifest(layout, QUERY)
     keyframe = None
     for epoch, put, state in _epochs(epochs, keys, changes, keyframe_every):
         append_once(log, f"{QUERY}/{TABLE}", epoch, partial(_all_of, put))
@@ -65,10 +65,10 @@ def write_long_store(path: Path, epochs: int, keys: int, changes: int, keyframe_
             append_once(log, f"{QUERY}/{TABLE}/keyframes", epoch, partial(_all_of, state))
             keyframe = epoch
         if epoch % _TIDIED == 0:
-            merge_log(layout.change_log(QUERY, TABLE))
-            compact(layout.manifest(QUERY), "epoch")
+            merge_log(layout.changelog(QUERY, TABLE))
+            merge_small_files(layout.manifest(QUERY), "epoch")
     _written(path).write_text(json.dumps(_added(path)), encoding="utf-8")
-    for place in (layout.change_log(QUERY, TABLE), layout.manifest(QUERY)):
+    for place in (layout.changelog(QUERY, TABLE), layout.manifest(QUERY)):
         _age(place, epochs)
 
 

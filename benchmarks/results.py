@@ -14,8 +14,8 @@ from benchmarks.harness import Measurement, alternate
 from benchmarks.large_stores import made
 from benchmarks.size import Size
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
-from streamstate.snapshots.store.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.query_plans.plan_table import store_plan
+from streamstate.snapshots.store.query_plans.query_plan import Expression, PlannedColumn, QueryPlan, TablePlan
 
 _TURNS = 9
 _WHOLE = 1 / 1.5
@@ -27,7 +27,7 @@ _SOON = 0.06
 def results(spark: Any, folder: Path, size: Size) -> Iterator[Measurement]:
     """A past epoch as the query returns it: averages from sums and counts."""
     store = ss.open_store(made(folder, size.keys, size.changes, size.epochs))
-    record_plan(Layout.at(folder), "load", _plan(), 0)
+    store_plan(Layout.at(folder), "load", _plan(), 0)
     epoch = size.epochs // 2
     setting = f"{size}, {size.epochs} epochs"
     named = {name: f"load{kind} VERSION AS OF {epoch}" for name, kind in (("ours", ".result"), ("state", ""))}

@@ -192,8 +192,9 @@ def install_command(extra: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line; the name of its class if it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """Return the first line of an error's message, without Spark's SQLSTATE; the name of its class if it is empty."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return line.partition(" SQLSTATE:")[0].rstrip(";")
 
 
 def choices(names: Iterable[str]) -> str:

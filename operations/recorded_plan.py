@@ -12,7 +12,7 @@ from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.registry import name_of
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
+    from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
     from streamstate.state_inspect import Store
 
 

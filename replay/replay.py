@@ -13,9 +13,10 @@ from streamstate.errors import EpochGoneError, InvalidArgumentError
 from streamstate.replay.forks import Fork
 from streamstate.replay.forks.fork import fork, fork_before_first_epoch
 from streamstate.replay.stepping.fork_capture import ForkCapture
-from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner, Watermark
+from streamstate.replay.stepping.fork_runner import ForkRunner, Watermark
 from streamstate.replay.stepping.step import EpochLoop
 from streamstate.replay.stepping.step_report import StepReport
+from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.epoch_range import epoch_span
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import duckdb
 
-from streamstate.errors import InvalidSQLError
+from streamstate.errors import InvalidSQLError, first_line
 from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, PUT
 from streamstate.snapshots.store.delta.data_files import verified
@@ -18,7 +18,7 @@ from streamstate.snapshots.store.duckdb_sql import embedded
 from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
 from streamstate.state_inspect.temporal_index.epoch_runs import runs_of
-from streamstate.state_inspect.temporal_index.interval_table import first_line, held_at
+from streamstate.state_inspect.temporal_index.interval_table import held_at
 from streamstate.state_inspect.temporal_index.loading import report
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 
@@ -31,7 +31,7 @@ def first_epoch_in_files(query: RecordedQuery, table: str, predicate: str) -> in
 
     Files are read in the order of their epochs, up to the first that answers it.
     """
-    log = query.change_log(table)
+    log = query.changelog(table)
     search = _Search(query.name, log, f"({predicate_sql(predicate, log.columns, table)})")
     captured = log.entries.captured
     after = -1

@@ -391,7 +391,7 @@ class RecordedQuery:
             self._described = entries, {}
         known = self._described[1]
         if table not in known:
-            known[table] = self.change_log(table)
+            known[table] = self.changelog(table)
         return known[table]
 
     def advance(self) -> None:
@@ -399,9 +399,9 @@ class RecordedQuery:
         self.entries()
         self.index.advance(self.name, self._manifest)
 
-    def change_log(self, table: str) -> ChangeLog:
+    def changelog(self, table: str) -> ChangeLog:
         """The current version of a state table's changelog."""
-        place = self.layout.change_log(self.name, table)
+        place = self.layout.changelog(self.name, table)
         while True:
             generation = self._manifest.generation
             version = TableVersion(place, required(place))

@@ -48,7 +48,7 @@ class Branch:
         for table, (columns, keys) in tables.items():
             schema = pa.schema([*LOG, *columns.items()])
             marked = log_schema(schema, [*columns][:keys], Operator(operator))
-            open_or_create(self._layout.change_log(name, table), marked, "change log")
+            open_or_create(self._layout.changelog(name, table), marked, "change log")
 
     def add(self, epoch: int, states: Mapping[str, Rows] | None, *, partitions: int = 1) -> None:
         """Add an epoch with its full state by table; ``None`` is a gap. A fork's first epoch is a keyframe."""
@@ -82,7 +82,7 @@ class Branch:
         return newest.tables[table].keyframe if newest and table in newest.tables else None
 
     def _append(self, table: str, epoch: int, rows: list[Row]) -> None:
-        uri = self._layout.change_log(self.name, table)
+        uri = self._layout.changelog(self.name, table)
         schema = pa.schema(open_or_create(uri, pa.schema([]), "").schema().to_arrow())
         append_once(uri, f"{self.name}/{table}", epoch, lambda _: pa.Table.from_pylist(rows, schema=schema))
 

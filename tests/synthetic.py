@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, PUT, Operator, log_schema
 from streamstate.snapshots.store.delta import append_once, open_or_create
 from streamstate.snapshots.store.delta.commits import Handle
-from streamstate.snapshots.store.delta.maintenance import compact
+from streamstate.snapshots.store.delta.maintenance import merge_small_files
 from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.store.layout import CAPTURED, Layout
 from streamstate.snapshots.store.manifest import Manifest
@@ -66,9 +66,9 @@ def write(
     register(layout, query, query if query != "q" else "id", "checkpoint")
     schema = LOG.set(4, LOG.field(4).with_name(value))
     written_by = None if operator is None else Operator(operator)
-    open_or_create(layout.change_log(query, "op0"), log_schema(schema, ["key"], written_by), "log")
+    open_or_create(layout.changelog(query, "op0"), log_schema(schema, ["key"], written_by), "log")
     manifest = Manifest(layout, query)
-    log = Handle(layout.change_log(query, "op0"))
+    log = Handle(layout.changelog(query, "op0"))
     for start in range(0, len(states), commit_every):
         epochs = range(start, min(start + commit_every, len(states)))
         rows, entries = [], []
@@ -82,8 +82,8 @@ def write(
         if not manifest.entries:
             manifest.refresh()  # otherwise every epoch would open the table again
         if tidy_every and epochs[-1] % tidy_every == 0:
-            merge_log(layout.change_log(query, "op0"))
-            compact(layout.manifest(query), "epoch")
+            merge_log(layout.changelog(query, "op0"))
+            merge_small_files(layout.manifest(query), "epoch")
 
 
 _WRITTEN: dict[str, tempfile.TemporaryDirectory[str]] = {}

@@ -20,7 +20,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from streamstate.errors import VariableError
 from streamstate.snapshots.checkpoint.bindings import AGAIN, EPOCH, RUN, Binding, Version, binding_in_log
-from streamstate.snapshots.checkpoint.filesystem import LocalFiles
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.variables.contributions import RETRIED, Staged, stage_group
 from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.state_in_store import state_in_store

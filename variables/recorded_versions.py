@@ -53,7 +53,7 @@ class VersionRecorder:
         self._declaration = log.declaration
         self._query = relation_of(log.name)
         self._manifest = Manifest(layout, self._query)
-        self._place = layout.change_log(self._query, VALUE)
+        self._place = layout.changelog(self._query, VALUE)
         self._schema = table_schema(self._declaration)
         self._made = False
         self._dropped = -1
@@ -181,7 +181,7 @@ def recorded_state(declaration: Declaration, number: int) -> Any:
     schema = table_schema(declaration)
     names = [name for name in schema.names if name not in (EPOCH, CHANGE, PARTITION)]
     keys = [KEY if declaration.type.is_map else NO_KEY]
-    rows = state_at(layout.change_log(query, VALUE), keys, number, entry.tables[VALUE].keyframe, names).to_pylist()
+    rows = state_at(layout.changelog(query, VALUE), keys, number, entry.tables[VALUE].keyframe, names).to_pylist()
     if declaration.type.is_map:
         return {row[KEY]: row[VALUE] for row in rows}
     return rows[0].get(f"{_STATE}{VALUE}", rows[0][VALUE]) if rows else None

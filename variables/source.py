@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from streamstate.snapshots.checkpoint.bindings import FORMAT, Binding, Version, binding_in_log
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.filesystem import LocalFiles
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.variables.contributions import stage_group, take_in
 from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.in_tasks import log_of

@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError, NoStateError, QueryError
+from streamstate.errors import InvalidArgumentError, NoStateError, QueryError, first_line
 from streamstate.snapshots.spark.interrupted_calls import lasting_jobs
 from streamstate.snapshots.spark.keeping_state import keeps_state
-from streamstate.snapshots.spark.output_modes import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

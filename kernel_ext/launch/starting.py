@@ -21,7 +21,7 @@ from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.output_modes import check_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name
-from streamstate.snapshots.store.query_plans.describe import record_running
+from streamstate.snapshots.store.query_plans.describe import store_running_plan
 from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.registry import check_name_free, check_store, register
 
@@ -190,7 +190,7 @@ def start_launch(
         for recorder in launch.recorders():
             recorder.stop(launch.name)
         raise
-    record_running(layout, launch.name, lambda: plan_of_frame(launch.frame, launch.mode), since)
+    store_running_plan(layout, launch.name, lambda: plan_of_frame(launch.frame, launch.mode), since)
     handle = Running(
         launch.name,
         store,

@@ -178,7 +178,7 @@ def _key_values(history: History, table: str, column: str, begun: str) -> list[s
     """Values of a column that begin with a text, sorted: a bounded number of rows is looked at."""
     shown = _shown(history, table)
     table, column = shown.state, shown.state_keys.get(column, column)
-    log = history.recorded.change_log(table)
+    log = history.recorded.changelog(table)
     if column not in log.columns:
         return []
     held = history.recorded.index.held(history.name, table)

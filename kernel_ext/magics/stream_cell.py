@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamstate.command_line.argument_types import count, every
-from streamstate.errors import InvalidSQLError, QueryError
+from streamstate.errors import InvalidSQLError, QueryError, first_line
 from streamstate.launch.launch import Launch, Sink
 from streamstate.launch.recorded_input import with_recorded_input
 from streamstate.launch.running import Running
@@ -26,7 +26,7 @@ from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, require_cell
 from streamstate.operations.restart_policy import BackOff
 from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.spark.output_modes import MODES, first_line
+from streamstate.snapshots.spark.output_modes import MODES
 from streamstate.snapshots.store.layout import Layout
 
 if TYPE_CHECKING:

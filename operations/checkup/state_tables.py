@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.operators import Shape, StateSource
@@ -54,7 +54,7 @@ def table_readings(checkpoint: CheckpointFiles, epoch: int) -> list[TableReading
         operator: not rocksdb or _has_changelog(checkpoint.state_files(operator), epoch)
         for operator in checkpoint.operators()
     }
-    tables = zip(recorded_sources(checkpoint, epoch), table_formats(checkpoint, epoch), strict=True)
+    tables = zip(sources_in_metadata(checkpoint, epoch), table_formats(checkpoint, epoch), strict=True)
     return [_reading(source, table, logged=logged[int(source.options["operatorId"])]) for source, table in tables]
 
 

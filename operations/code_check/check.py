@@ -28,7 +28,7 @@ from streamstate.snapshots.calls.progress_callback import ProgressCallback, long
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import next_start
 from streamstate.snapshots.spark.output_modes import known_mode, mode_refusals
-from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from streamstate.errors import worded
 from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.operations.code_check.schema_changes import SchemaChange
 from streamstate.operations.code_check.spark_verdict import SparkVerdict, sentences
-from streamstate.snapshots.store.query_plans.plan_record import QueryPlan, StateInput
+from streamstate.snapshots.store.query_plans.query_plan import QueryPlan, StateInput
 
 _MIXED = "Rows from before and after are merged as if they were alike."
 _WINDOW = re.compile(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from streamstate.errors import CheckpointError, EpochGoneError, QueryError, first_line, worded
 from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.replay.forks.fork import fork_for_now
-from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.replay.stepping.step import step
+from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage

@@ -10,7 +10,7 @@ from streamstate.operations.checkup.examine import spark_of
 from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS
 from streamstate.snapshots.spark.catalyst import each, walk
-from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from streamstate.errors import first_line
 from streamstate.operations.code_check.empty_batches import with_empty_batches
 from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.operations.code_check.schema_changes import (
@@ -26,7 +27,6 @@ from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
-from streamstate.snapshots.spark.output_modes import first_line
 from streamstate.snapshots.spark.restarting import pinned_session, state_ids
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.operations.drill.task import BuildQuery, Task, report
+from streamstate.operations.drill.task import Task, report
+from streamstate.snapshots.calls.checks import BuildQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

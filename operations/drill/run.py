@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError, choices, require_extra
 from streamstate.operations.drill.processes import Deadline, DrillProcess, Killed, kill_executor, kill_query
 from streamstate.operations.drill.scratch import Scratch, scratch, spark_settings
-from streamstate.operations.drill.task import BuildQuery, Event, Task, pickled
-from streamstate.snapshots.calls.checks import whole_number
+from streamstate.operations.drill.task import Event, Task, pickled
+from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.connect import refuse_connect

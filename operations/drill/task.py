@@ -5,18 +5,16 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, first_line
+from streamstate.snapshots.calls.checks import BuildQuery
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-BuildQuery: TypeAlias = "Callable[[], DataFrame]"
-"""A function without arguments that returns the streaming DataFrame, not started."""
+    pass
 
 _MAKE_ALL = "Let it create everything that it needs, starting with spark = streamstate.session()"
 

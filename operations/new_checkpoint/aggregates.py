@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.target_table import TargetTable
-    from streamstate.snapshots.store.query_plans.plan_record import StateInput
+    from streamstate.snapshots.store.query_plans.query_plan import StateInput
 
 _MOMENTS = {"n": "0", "avg": "0", "m2": "0"}
 _DECIMAL = {"sum": "0", "isEmpty": "TRUE"}

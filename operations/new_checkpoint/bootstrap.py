@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
-from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
+from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
 from streamstate.operations.new_checkpoint.source_offsets import Offset, source_logs
 from streamstate.operations.new_checkpoint.trial import run_an_epoch, try_an_epoch
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location

@@ -99,7 +99,7 @@ class CapturedEpoch:
     def columns(self) -> dict[str, list[str]]:
         """The columns of each state table, as the changelog says without any row of it being read."""
         recorded, epoch = self.snapshot.history.recorded, self.snapshot.epoch
-        return {name: recorded.change_log(name).columns_at(epoch) for name in self.snapshot.tables()}
+        return {name: recorded.changelog(name).columns_at(epoch) for name in self.snapshot.tables()}
 
     def rows(self, table: str, session: SparkSession) -> DataFrame:
         """The rows of a state table, read by Spark."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from streamstate.operations.new_checkpoint.target_table import TargetTable
-    from streamstate.snapshots.store.query_plans.plan_record import StateInput
+    from streamstate.snapshots.store.query_plans.query_plan import StateInput
 
 _MERGED_BY = {"sum": "sum", "count": "sum", "max": "max", "min": "min", "bool_and": "bool_and", "bool_or": "bool_or"}
 """For Spark's names of buffers: the function that merges several of them into one."""

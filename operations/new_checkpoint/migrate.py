@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError, QueryError
 from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
-from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
+from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
 from streamstate.operations.new_checkpoint.trial import try_an_epoch
 from streamstate.operations.new_checkpoint.writer import check_readable, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.replay.stepping.run_batch import active_queries
+from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location

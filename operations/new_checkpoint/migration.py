@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streamstate.snapshots.checkpoint.filesystem import Files
-    from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
+    from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 
 TableMapping = str | Callable[[Mapping[str, "DataFrame"]], "DataFrame"]
 """How the rows of a new state table follow from the old state tables: Spark SQL over their names, or a function."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, QueryError, first_line
 from streamstate.replay.stepping.query_sources import QuerySource, check_streaming, sources_of
+from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.spark.incremental import EpochClock, incremental, pinned_settings
+from streamstate.snapshots.spark.output_modes import known_mode
 from streamstate.snapshots.spark.restarting import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-BuildQuery = Callable[[], "DataFrame"]
-MODES = ("append", "update", "complete")
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,7 @@ class PlannedQuery:
         Raises:
             InvalidArgumentError: the function returns no streaming DataFrame, or the mode is none.
         """
-        if mode not in MODES:
-            raise InvalidArgumentError(f"Invalid mode {mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}.")
+        mode = known_mode(mode)
         frame = check_streaming(build_query())
         return cls(frame, mode, pinned_settings(frame.sparkSession))
 

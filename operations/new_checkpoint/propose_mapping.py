@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from streamstate.operations.new_checkpoint.column_pairs import tables_in
 from streamstate.operations.new_checkpoint.mapping import beside
 from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
-from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
+from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
 from streamstate.operations.new_checkpoint.preview import Previewing, sampled
 from streamstate.operations.new_checkpoint.proposal import Proposal
 from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
 from streamstate.operations.recorded_plan import recorded_plan
-from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import long_call
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.filesystem import LocalFiles
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:

@@ -25,11 +25,12 @@ from streamstate.errors import (
 )
 from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
-from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
+from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
 from streamstate.operations.new_checkpoint.restore_by_code import restore_by_code
 from streamstate.operations.new_checkpoint.source_offsets import Offset
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import bring

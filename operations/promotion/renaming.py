@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from streamstate.errors import PromotionError
-from streamstate.snapshots.checkpoint.filesystem import Files, LocalFiles, local_path
+from streamstate.snapshots.checkpoint.filesystem import Files, local_path
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

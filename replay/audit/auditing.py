@@ -21,10 +21,10 @@ from streamstate.replay.audit.record_check import check_audit_record
 from streamstate.replay.audit.report import Audit, AuditedReplay, Divergence, with_ranked_suspects
 from streamstate.replay.forks.fork import fork_before_first_epoch, fork_for_now
 from streamstate.replay.stepping.fork_capture import ForkCapture
-from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
+from streamstate.replay.stepping.fork_runner import ForkRunner
 from streamstate.replay.stepping.query_sources import check_replayable, check_streaming, sources_of
 from streamstate.replay.stepping.step import EpochLoop
-from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.epoch_range import epoch_span
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.bindings import binding_in

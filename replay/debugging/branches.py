@@ -10,9 +10,10 @@ from streamstate.errors import EpochGoneError
 from streamstate.replay.forks.fork import Fork, fork
 from streamstate.replay.stepping.breakpoints import ERROR, Until, breakpoint_at
 from streamstate.replay.stepping.fork_capture import ForkCapture
-from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
+from streamstate.replay.stepping.fork_runner import ForkRunner
 from streamstate.replay.stepping.step import EpochLoop
 from streamstate.replay.stepping.step_report import StepReport
+from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for

@@ -18,9 +18,8 @@ from sqlglot.errors import SqlglotError
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownTableError, choices
 from streamstate.replay.debugging.branches import Branch, BranchTree, DebugBranch
 from streamstate.replay.stepping.breakpoints import Until
-from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.replay.stepping.step_report import StepReport
-from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder

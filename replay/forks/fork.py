@@ -33,15 +33,7 @@ from streamstate.snapshots.capture.recording.trimming import pin_inputs
 from streamstate.snapshots.checkpoint.bindings import binding_in
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import bring
-from streamstate.snapshots.checkpoint.filesystem import (
-    Files,
-    Volume,
-    files_for,
-    inside,
-    local_path,
-    location,
-    refuse_links_out,
-)
+from streamstate.snapshots.checkpoint.filesystem import Files, files_for, inside, local_path, location, refuse_links_out
 from streamstate.snapshots.checkpoint.fork_contents import (
     ForkContents,
     epoch_gone,
@@ -51,6 +43,7 @@ from streamstate.snapshots.checkpoint.fork_contents import (
     why_unavailable,
 )
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
+from streamstate.snapshots.checkpoint.local_files import Volume
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences

@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import UnknownEpochError
 from streamstate.snapshots.capture.capture import capturer_for, catch_up
-from streamstate.snapshots.capture.epoch_commit import BatchProgress, Capturer
+from streamstate.snapshots.capture.epoch_commit import Capturer
+from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.store.query_plans.describe import record_running
+from streamstate.snapshots.store.query_plans.describe import store_running_plan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 from streamstate.state_inspect import History, Store, open_store
 
@@ -57,7 +58,7 @@ class ForkCapture:
         if not self._described:
             self._described = True
             layout = self._capturer.layout
-            record_running(layout, self.name, lambda: plan_of_frame(build_query(), mode), since)
+            store_running_plan(layout, self.name, lambda: plan_of_frame(build_query(), mode), since)
 
     def tidy(self) -> None:
         """Write keyframes and merge files, unless the store is temporary."""

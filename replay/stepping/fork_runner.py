@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -25,13 +25,11 @@ from streamstate.replay.stepping.query_sources import (
     watermark_count,
 )
 from streamstate.replay.stepping.run_batch import ForkSink, active_queries, run_batch, with_settings
-from streamstate.snapshots.capture.epoch_commit import BatchProgress
+from streamstate.snapshots.calls.checks import BuildQuery
+from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.source_progress import source_batch
-
-BuildQuery: TypeAlias = "Callable[[], DataFrame]"
-"""Returns the query's streaming DataFrame, not started; called once per epoch."""
 
 Watermark: TypeAlias = Literal["own", "original"]
 """The watermark that an epoch runs with: computed by the fork's own epochs, or the original's."""

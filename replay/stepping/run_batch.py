@@ -18,7 +18,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from streamstate.errors import ForkError, InvalidArgumentError, NotReplayableError, QueryError, StreamStateError
 from streamstate.replay.stepping.fork_folder import ForkFolder
-from streamstate.snapshots.capture.epoch_commit import BatchProgress
+from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.failures import worker_was_late
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls

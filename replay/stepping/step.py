@@ -13,7 +13,6 @@ from streamstate.errors import QueryError
 from streamstate.replay.stepping.breakpoints import ERROR, Breakpoint, Until, breakpoint_at
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import (
-    BuildQuery,
     CompletedEpoch,
     ForkRunner,
     NoNextEpoch,
@@ -22,7 +21,7 @@ from streamstate.replay.stepping.fork_runner import (
 )
 from streamstate.replay.stepping.run_batch import ForkSink
 from streamstate.replay.stepping.step_report import EpochRun, StepReport, Stopped
-from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.session import given_session

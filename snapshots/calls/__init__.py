@@ -1,1 +1,1 @@
-"""What calls share: checks of arguments, ranges of epochs, progress."""
+"""Checks of arguments, ranges of epochs and progress, shared by calls."""

@@ -1,18 +1,26 @@
-"""Checks of arguments that many calls share."""
+"""Types and checks of arguments that many calls share."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
 
 from streamstate.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BuildQuery: TypeAlias = "Callable[[], DataFrame]"
+"""A function without arguments that returns the query's streaming DataFrame, not started."""
 
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
 
 
 def whole_number(value: object, name: str, *, least: int = 1, most: int | None = None) -> int:
-    """The value, if it is an integer within bounds; a bool is not one.
+    """Return the value; raise unless it is an integer within bounds. A bool is not one.
 
     Example:
         >>> whole_number(8, "partitions")
@@ -25,7 +33,7 @@ def whole_number(value: object, name: str, *, least: int = 1, most: int | None =
 
 
 def duration(text: str) -> timedelta | None:
-    """A duration such as 500ms, 10s, 2m, 3h or 2d; None if the text is not one.
+    """Return a duration such as 500ms, 10s, 2m, 3h or 2d; None if the text is not one.
 
     Example:
         >>> duration("2m")
@@ -36,7 +44,7 @@ def duration(text: str) -> timedelta | None:
 
 
 def positive_duration(value: timedelta, argument: str) -> timedelta:
-    """The duration, if it is longer than zero; ``argument``, such as ``every='0s'``, is for the message."""
+    """Return the duration; raise unless it is above zero. ``argument``, such as ``every='0s'``, is for the message."""
     if value <= timedelta(0):
         raise InvalidArgumentError(f"Invalid {argument}: expected a duration longer than zero.")
     return value

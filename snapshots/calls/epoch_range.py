@@ -14,12 +14,10 @@ from streamstate.errors import InvalidArgumentError, worded
 
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _RANGE = re.compile(r"(\d{0,18})\.\.(\d{0,18})", re.ASCII)
-# The spelling of earlier versions.
-_COLON_RANGE = re.compile(r"(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 def parse_epochs(text: str, available: Sequence[int]) -> list[int | range]:
-    """The epochs and ranges of epochs that a text names.
+    """Return the epochs and ranges of epochs that a text names.
 
     The open end of a range is the first or the last of the available epochs, which ascend.
 
@@ -32,7 +30,7 @@ def parse_epochs(text: str, available: Sequence[int]) -> list[int | range]:
         if _NUMBER.fullmatch(part):
             found.append(int(part))
             continue
-        ends = _RANGE.fullmatch(part) or _COLON_RANGE.fullmatch(part)
+        ends = _RANGE.fullmatch(part)
         if ends is None or not (ends[1] or ends[2]):
             raise _invalid(text)
         first, last = (int(end) if end else None for end in ends.groups())
@@ -48,7 +46,7 @@ def parse_epochs(text: str, available: Sequence[int]) -> list[int | range]:
 
 
 def epoch_items(epochs: Iterable[int | range] | str, available: Sequence[int]) -> list[int | range]:
-    """Epochs and ranges of epochs, as they are given."""
+    """Return epochs and ranges of epochs, as they are given."""
     if isinstance(epochs, str):
         return parse_epochs(epochs, available)
     if isinstance(epochs, range):
@@ -62,7 +60,7 @@ def epoch_items(epochs: Iterable[int | range] | str, available: Sequence[int]) -
 
 
 def epoch_list(epochs: Iterable[int | range] | str, available: Sequence[int]) -> list[int]:
-    """Epochs, ascending and without duplicates; at least one.
+    """Return epochs, ascending and without duplicates; at least one.
 
     Example:
         >>> epoch_list([5, range(1, 3)], range(30)), epoch_list("28..", range(30))
@@ -76,7 +74,7 @@ def epoch_list(epochs: Iterable[int | range] | str, available: Sequence[int]) ->
 
 
 def epoch_span(epochs: range | tuple[int, int] | str, available: Sequence[int]) -> tuple[int, int]:
-    """The first and the last of consecutive epochs.
+    """Return the first and the last of consecutive epochs.
 
     Example:
         >>> epoch_span("40..60", range(100)), epoch_span(range(40, 61), range(100)), epoch_span("40..", range(100))

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class ProgressCallback(Protocol):
-    """What every ``progress=`` argument takes: a function of a message and a share. It has to return quickly.
+    """The type of every ``progress=`` argument: a function of a message and a share. It has to return quickly.
 
     An exception that it raises ends the call, as an interrupt would.
 
@@ -38,7 +38,7 @@ class ProgressCallback(Protocol):
 
 
 class ProgressDisplay(Protocol):
-    """Displays the progress of one call until the block ends, and makes an interrupt end the call in a line or two."""
+    """The display of one call's progress until its block ends; an interrupt ends the call in a line or two."""
 
     def __call__(self, call: str, interrupted: str, /) -> AbstractContextManager[ProgressCallback]:
         """Return a block that provides the call's callback.

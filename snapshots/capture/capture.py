@@ -125,7 +125,7 @@ def capturer_for(
     verify: Verify = "first",
     storage_options: Mapping[str, str] | None = None,
 ) -> Capturer:
-    """A capturer for a checkpoint; without a name it takes the one that the query has in the store.
+    """Return a capturer for a checkpoint; without a name it takes the one that the query has in the store.
 
     If it has none there, its name is made from ``fallback`` or, by default, from the checkpoint's folder.
     """
@@ -145,7 +145,7 @@ def open_checkpoint(
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> CheckpointFiles:
-    """A checkpoint on any file system: through the session if one is given or runs, otherwise without Java if possible.
+    """Open a checkpoint on any file system: through a session that is given or runs, or without Java if possible.
 
     Raises:
         MissingDependencyError, JavaNotFoundError: what its file system needs is not installed.

@@ -1,14 +1,12 @@
-"""Captures one query, pass by pass: reads its checkpoint, writes the changelogs, then commits the manifest."""
+"""The capture of one query, pass by pass: read its checkpoint, write the change logs, then commit the manifest."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from streamstate.errors import (
     CaptureError,
@@ -17,22 +15,21 @@ from streamstate.errors import (
     StoreError,
     StreamStateError,
 )
+from streamstate.snapshots.capture.epoch_entries import BatchProgress, EpochEntries
 from streamstate.snapshots.capture.feed import ChangeFeed, Verify
 from streamstate.snapshots.capture.plan import PassPlan, PassPlanner
 from streamstate.snapshots.capture.table_capture import TableCapture, store_failures
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.commit_times import CommitTimes
 from streamstate.snapshots.checkpoint.damage.damage import Damage
-from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.spark.failures import failures, innermost
 from streamstate.snapshots.spark.state_reader import StateReader, no_state
-from streamstate.snapshots.store.changelog_writer import LogPosition
-from streamstate.snapshots.store.delta.maintenance import compact, sweep
+from streamstate.snapshots.store.delta.maintenance import merge_small_files, sweep
 from streamstate.snapshots.store.delta.object_store import plain
-from streamstate.snapshots.store.entries import Entry, TableCounts, TableEntry
-from streamstate.snapshots.store.layout import CAPTURED, Layout
+from streamstate.snapshots.store.entries import TableCounts, TableEntry
+from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.registry import register
+from streamstate.snapshots.store.table_log import LogPosition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,13 +40,10 @@ _ROWS_A_PASS = 1_000_000
 # Seconds between two sweeps; files stay for an hour after they have left a table anyway.
 _SWEEP_SECONDS = 600
 
-# How long Spark may take to report an epoch that it has committed.
-_PROGRESS_WAIT = timedelta(seconds=0.5)
-
 
 @dataclass(frozen=True)
 class CaptureReport:
-    """What a capture did."""
+    """The result of a capture."""
 
     query: str
     """The query's name in the store."""
@@ -62,7 +56,7 @@ class CaptureReport:
     rows: int = 0
     """Change rows written, keyframes included."""
     seconds: float = 0.0
-    """How long it took."""
+    """The duration in seconds."""
     advice: tuple[str, ...] = ()
     """Settings that would make capture cheaper."""
     by_spark: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +67,7 @@ class CaptureReport:
     """The newest committed epoch; None: there is none yet."""
 
     def __add__(self, later: CaptureReport) -> CaptureReport:
-        """Both captures as one."""
+        """Return both captures as one."""
         return CaptureReport(
             self.query,
             self.store,
@@ -88,20 +82,9 @@ class CaptureReport:
         )
 
 
-@dataclass(frozen=True)
-class BatchProgress:
-    """What Spark's progress event of an epoch adds to the checkpoint.
-
-    Spark keeps these events only for queries of this process, and only of their last hundred epochs.
-    """
-
-    run_id: str
-    input_rows: int
-
-
 @dataclass
 class Capturer:
-    """Captures one query; between passes it remembers what it would otherwise have to read again."""
+    """The capture of one query; between passes it remembers what it would otherwise have to read again."""
 
     spark: SparkSession | None
     """The session to read with where decoding the changelog does not suffice; None: the one that runs then."""
@@ -109,7 +92,7 @@ class Capturer:
     layout: Layout
     name: str
     verify: Verify = "first"
-    """Which epochs Spark reads too, to compare with what was decoded."""
+    """The epochs that Spark reads too, to compare with the decoded rows."""
     known_progress: dict[int, BatchProgress] = field(default_factory=dict)
     """Progress of epochs whose query has ended, so that Spark no longer reports it."""
     _tables: dict[str, TableCapture] = field(default_factory=dict)
@@ -158,7 +141,7 @@ class Capturer:
         )
 
     def _lost(self, plan: PassPlan) -> Iterator[str]:
-        """What the report says of damage that made a gap."""
+        """Describe the damage that made a gap."""
         if self._planner.damaged is not None and plan.gaps:
             epoch, damage = self._planner.damaged
             lost = f"Epoch {epoch} is" if plan.gaps[-1] == epoch else f"Epochs {epoch} to {plan.gaps[-1]} are"
@@ -178,7 +161,7 @@ class Capturer:
             # Retention has rewritten the log since the manifest was read: the next call sees both.
             with contextlib.suppress(OvertakenError):
                 self._tables[table].tidy(newest.epoch, entry)
-        compact(self.layout.manifest(self.name), "epoch")
+        merge_small_files(self.layout.manifest(self.name), "epoch")
         if time.monotonic() - self._swept > _SWEEP_SECONDS:
             self._sweep()
             for capture in self._tables.values():
@@ -190,7 +173,7 @@ class Capturer:
         self._swept = time.monotonic()
 
     def behind(self) -> list[int]:
-        """Committed epochs that the store lacks."""
+        """Return committed epochs that the store lacks."""
         return self._planner.behind()
 
     @contextlib.contextmanager
@@ -248,7 +231,10 @@ class Capturer:
     def _write(self, plan: PassPlan) -> None:
         """Write the changelogs of a plan's epochs, then make the epochs visible by committing the manifest."""
         try:
-            entries = self._entries(plan, self._write_changelogs(plan))
+            tables, newest = self._write_changelogs(plan), self.manifest.newest
+            sources = newest.sources if newest else None
+            made = EpochEntries(self._reader, self.known_progress)
+            entries = made.of(plan, tables, sources, forked=self._planner.fork is not None)
             self.checkpoint.check_same()
             self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
         except BaseException:
@@ -266,47 +252,6 @@ class Capturer:
                 tables[epoch][table] = entry
         return tables
 
-    def _entries(self, plan: PassPlan, tables: Mapping[int, dict[str, TableEntry]]) -> list[Entry]:
-        """The manifest's new rows."""
-        entries = [Entry.gap(epoch) for epoch in plan.gaps]
-        progress = self.known_progress | self._progress(plan.epochs)
-        sources = self.manifest.newest.sources if self.manifest.newest else None
-        times = CommitTimes(self.checkpoint, forked=self._planner.fork is not None)
-        for epoch in plan.epochs:
-            entry = self._entry(epoch, tables[epoch], progress.get(epoch), sources)
-            sources = entry.sources or sources
-            committed_at, time_source = times.of(epoch)
-            entries.append(replace(entry, committed_at=committed_at, time_source=time_source, mode=times.mode(epoch)))
-        return entries
-
-    def _progress(self, epochs: Sequence[int]) -> dict[int, BatchProgress]:
-        """Spark's progress of the epochs; it reports an epoch a little after it has committed it."""
-        committed_at = self.checkpoint.committed_at(epochs[-1])
-        while True:
-            newest, progress = _progress_of(self._reader.running, self.checkpoint.query_id, epochs)
-            if newest is None or newest >= epochs[-1] or committed_at is None:
-                return progress
-            if datetime.now(UTC) - committed_at > _PROGRESS_WAIT:
-                return progress
-            time.sleep(0.01)
-
-    def _entry(
-        self, epoch: int, tables: dict[str, TableEntry], progress: BatchProgress | None, sources: str | None
-    ) -> Entry:
-        planned = self.checkpoint.planned(epoch)
-        return Entry(
-            epoch,
-            CAPTURED,
-            run_id=progress.run_id if progress else None,
-            offsets=_offsets_json(planned) if planned else None,
-            watermark=planned.watermark if planned else None,
-            input_rows=progress.input_rows if progress else None,
-            tables=tables,
-            sources=self.checkpoint.sources(planned, sources) if planned else None,
-            began_at=planned.began_at if planned else None,
-            next_watermark=self.checkpoint.next_watermark_at(epoch),
-        )
-
     def _table_captures(self, epoch: int) -> dict[str, TableCapture]:
         sources = self._reader.sources(epoch)
         for source in sources:
@@ -314,7 +259,7 @@ class Capturer:
                 self._tables[source.table] = TableCapture(
                     self._feed,
                     source,
-                    self.layout.change_log(self.name, source.table),
+                    self.layout.changelog(self.name, source.table),
                     f"{self.checkpoint.query_id}/{source.table}",
                 )
         return {source.table: self._tables[source.table] for source in sources}
@@ -327,7 +272,7 @@ class Capturer:
 
     @property
     def keyframe_due(self) -> bool:
-        """Whether :meth:`tidy` has a keyframe to write."""
+        """True if :meth:`tidy` has a keyframe to write."""
         return any(table.keyframe_due for table in self._tables.values())
 
     @property
@@ -357,7 +302,7 @@ class Capturer:
         )
 
     def _captured(self) -> str:
-        """Which epochs the store has."""
+        """Describe the epochs that the store has."""
         captured = self.manifest.entries.captured
         if not captured:
             return "No epoch is captured."
@@ -365,7 +310,7 @@ class Capturer:
         return f"Epochs {first} to {last} are captured." if first < last else f"Epoch {last} is captured."
 
     def _way_out(self, damage: Damage) -> str:
-        """What to do if there is no backup of a file that has to be restored from one."""
+        """Describe the way on without a backup of a file that has to be restored from one."""
         newest = self.manifest.newest
         if newest is None or "backup" not in damage.advice:
             return ""
@@ -374,39 +319,3 @@ class Capturer:
             f" Without a backup, the query can go on from epoch {epoch}: ss.restore(ss.open_store({root!r})[{name!r}]"
             f".at({epoch}), to=…), or streamstate restore {root} {name} --at {epoch} --to PATH."
         )
-
-
-def _progress_of(
-    spark: SparkSession | None, query_id: str, epochs: Collection[int]
-) -> tuple[int | None, dict[int, BatchProgress]]:
-    """The newest epoch that Spark has reported, if the query runs here, and what it still knows of some epochs."""
-    active = spark.streams.active if spark else []
-    query = next((query for query in active if str(query.id) == query_id), None)
-    if query is None:
-        return None, {}
-    newest = -1
-    events: dict[int, BatchProgress] = {}
-    # Through the JVM's own objects: pyspark would parse all hundred events to get the newest few.
-    for event in reversed(list(query._jsq.recentProgress())):
-        epoch = int(event.batchId())
-        newest = max(newest, epoch)
-        if epoch < min(epochs):
-            break
-        # A query that waits for data reports the coming epoch's number and no input.
-        if epoch in epochs and event.durationMs().containsKey("addBatch"):
-            events[epoch] = BatchProgress(str(event.runId()), int(event.numInputRows()))
-    return newest, events
-
-
-def _offsets_json(planned: PlannedEpoch) -> str:
-    """The sources' offsets as a JSON array, or as an object by name; an offset that is not JSON stays text."""
-    if planned.names:
-        return json.dumps(dict(zip(planned.names, map(_parsed, planned.offsets), strict=True)))
-    return json.dumps([*map(_parsed, planned.offsets)])
-
-
-def _parsed(offset: str | None) -> Any:
-    try:
-        return None if offset is None else json.loads(offset)
-    except ValueError:
-        return offset

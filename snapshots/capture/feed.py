@@ -44,7 +44,7 @@ from streamstate.snapshots.store.verified_formats import VerifiedFormats
 _Kind = tuple[str, Literal["changes", "whole state"]]
 
 Verify = Literal["first", "sample", "all", "never"]
-"""Which epochs Spark reads too, to compare: the first in the store's life, a sample, all, or none."""
+"""The epochs that Spark reads too, to compare: the first in the store's life, a sample, all, or none."""
 
 # With "sample", one pass in this many is compared.
 _SAMPLE = 20
@@ -59,14 +59,14 @@ def check_verify(verify: str) -> None:
 
 @dataclass
 class ChangeFeed:
-    """Reads the changes and the whole states of one query's state tables, pass after pass."""
+    """The source of the changes and the whole states of one query's state tables, pass after pass."""
 
     reader: StateReader
     verify: Verify = "first"
     by_spark: dict[str, str] = field(default_factory=dict)
     """The tables that Spark read since :meth:`begin_pass`, each with the reason."""
-    recorded: dict[str, VerifiedFormats] = field(default_factory=dict)
-    """By table, what the store records of earlier comparisons."""
+    verified_formats: dict[str, VerifiedFormats] = field(default_factory=dict)
+    """By table, the formats that the store names as compared earlier."""
     _wrong: set[str] = field(default_factory=set)
     _verified: dict[_Kind, TableFormat] = field(default_factory=dict)
     """By table and kind of rows, the format that decoded rows were last compared in."""
@@ -77,7 +77,7 @@ class ChangeFeed:
         self.by_spark = {table: why for table, why in self.by_spark.items() if table in self._wrong}
 
     def changes(self, source: StateSource, first: int, last: int) -> StateRows:
-        """The change rows of epochs ``first`` to ``last``, both included, in Spark's order.
+        """Return the change rows of epochs ``first`` to ``last``, both included, in Spark's order.
 
         Raises:
             MissingChangelogError: an epoch has only a snapshot, or a file of it is missing.
@@ -104,7 +104,7 @@ class ChangeFeed:
         return self._confirmed((source.table, "changes"), layout, decoded, difference, first) or by_spark()
 
     def whole(self, source: StateSource, epochs: list[int]) -> StateRows:
-        """The whole state at each of some epochs, of which only the elements of lists have an order.
+        """Return the whole state at each of some epochs, of which only the elements of lists have an order.
 
         Raises:
             MissingChangelogError: a file is missing.
@@ -133,8 +133,8 @@ class ChangeFeed:
     def _confirmed(
         self, kind: _Kind, layout: TableFormat, decoded: StateRows, difference: str | None, first: int
     ) -> StateRows | None:
-        """The decoded rows; None, after a warning, if they differ from Spark's."""
-        self.recorded[kind[0]].record(kind[1], layout, self.reader.spark.version, equal=difference is None)
+        """Return the decoded rows; None, after a warning, if they differ from Spark's."""
+        self.verified_formats[kind[0]].note(kind[1], layout, self.reader.spark.version, equal=difference is None)
         if difference is None:
             self._verified[kind] = layout
             return decoded
@@ -171,13 +171,13 @@ class ChangeFeed:
             raise type(error)(f"Spark has to read {table}: {why}\n{error}") from error
 
     def _compares(self, kind: _Kind, layout: TableFormat) -> bool:
-        """Whether Spark has to confirm the decoded rows of a pass."""
+        """Return whether Spark has to confirm the decoded rows of a pass."""
         running = self.reader.running
         if self.verify == "never" or running is None:
             return False
         self._passes[kind] += 1
         first = self._verified.get(kind) != layout
-        if first and self.verify == "first" and self.recorded[kind[0]].has(kind[1], layout, running.version):
+        if first and self.verify == "first" and self.verified_formats[kind[0]].has(kind[1], layout, running.version):
             self._verified[kind] = layout
             return False
         return first or self.verify == "all" or (self.verify == "sample" and self._passes[kind] % _SAMPLE == 0)
@@ -203,7 +203,7 @@ def _in_any_order(state: StateRows, upto: int) -> StateRows:
 
 
 def first_difference(decoded: StateRows, expected: StateRows, upto: int) -> str | None:
-    """The first of Spark's rows, which end at an epoch, that the decoded rows do not have; None if there is none."""
+    """Return the first difference of the decoded rows from Spark's, which end at an epoch; None if there is none."""
     if decoded.rows.schema != expected.rows.schema:
         return f"the columns {_described(decoded.rows.schema)} instead of {_described(expected.rows.schema)}"
     ours, theirs = decoded.rows.filter(pc.less_equal(decoded.rows[EPOCH], upto)), expected.rows
@@ -223,7 +223,7 @@ def _described(schema: pa.Schema) -> str:
 
 
 def _equal(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> bool:
-    """Whether two columns are the same in all bits; if that takes long to decide, False."""
+    """Return whether two columns are the same in all bits; False if that takes long to decide."""
     if ours.type in _BITS:
         columns = [column.combine_chunks().view(_BITS[ours.type]) for column in (ours, theirs)]
         return bool(columns[0].equals(columns[1]))

@@ -24,6 +24,7 @@ from streamstate.errors import (
     NameTakenError,
     SparkConnectError,
     WaitTimeoutError,
+    first_line,
 )
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.capture.capture import capturer_for
@@ -31,11 +32,11 @@ from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.capture.feed import Verify
 from streamstate.snapshots.capture.memory import give_back, plain_memory
 from streamstate.snapshots.capture.plan import CaptureInterval, Every
+from streamstate.snapshots.checkpoint.commit_log_time import CommitLogTime
 from streamstate.snapshots.checkpoint.filesystem import local_path
-from streamstate.snapshots.checkpoint.folder_time import FolderTime
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.describe import record_running
+from streamstate.snapshots.store.query_plans.describe import store_running_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +114,7 @@ def follow(
         from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
 
         since, layout = first_epoch(query_or_checkpoint), Layout.at(store, storage_options)
-        record_running(layout, capture.status.name, lambda: plan_of_query(query_or_checkpoint), since)
+        store_running_plan(layout, capture.status.name, lambda: plan_of_query(query_or_checkpoint), since)
     return capture
 
 
@@ -141,12 +142,12 @@ def following(
     # Checked before the thread starts, so that errors are raised here.
     if capturer.checkpoint.committed():
         capturer.register()
-    # Whether a query goes on is not in its checkpoint, so a capture of a checkpoint does not end by itself.
+    # A checkpoint does not show whether its query still runs, so a capture of it does not end by itself.
     return Capture(capturer, interval, None if query is None else lambda: not query.isActive, on_pass)
 
 
 def checkpoint_of(query: StreamingQuery) -> str:
-    """The checkpoint location of a query of this process."""
+    """Return the checkpoint location of a query of this process."""
     require_classic(query)
     root = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
     # It looks like a URI, but is not percent-encoded.
@@ -177,7 +178,7 @@ class CaptureStatus:
     epoch: int | None = None
     """The newest captured epoch."""
     committed_at: datetime | None = None
-    """When that epoch was committed, if that is known."""
+    """The time of that epoch's commit, if it is known."""
     committed: int | None = None
     """The newest committed epoch."""
     behind: int = 0
@@ -203,7 +204,7 @@ class CaptureStatus:
 
 @dataclass(frozen=True)
 class CaptureLag:
-    """How far a capture is behind its checkpoint."""
+    """The lag of a capture behind its checkpoint."""
 
     epochs: int
     """Committed epochs that are not captured yet."""
@@ -236,7 +237,7 @@ class Capture:
         self._interval = interval
         self._ended = ended or (lambda: False)
         self._trust = _LONGEST_TRUST if ended is None else _ASK_QUERY
-        self._log = FolderTime(capturer.checkpoint)
+        self._log = CommitLogTime(capturer.checkpoint)
         self._on_pass = on_pass or (lambda _outcome: None)
         self._pass_began = self._tidied = -float("inf")
         self._untidy = self._incomplete = self._idle = False
@@ -255,7 +256,7 @@ class Capture:
 
     @property
     def layout(self) -> Layout:
-        """Where the tables of the store are."""
+        """The places of the store's tables."""
         return self._capturer.layout
 
     @property
@@ -275,11 +276,11 @@ class Capture:
             return self._status
 
     def committed(self) -> int:
-        """The newest epoch that the query has committed by now; −1 before its first."""
+        """Return the newest epoch that the query has committed by now; −1 before its first."""
         return max(self._capturer.checkpoint.committed(), default=-1)
 
     def lag(self) -> CaptureLag:
-        """How far the capture is behind the checkpoint now, also while a pass is stuck or keeps failing."""
+        """Return the capture's lag behind the checkpoint now, also while a pass is stuck or keeps failing."""
         newest = self.status.epoch
         checkpoint = self._capturer.checkpoint
         waiting = [epoch for epoch in checkpoint.committed() if newest is None or epoch > newest]
@@ -377,14 +378,14 @@ class Capture:
             self._update(state="stopped")
 
     def _nothing_new(self) -> bool:
-        """Whether the commit log is as it was when nothing was left to do."""
+        """Return whether the commit log is as it was when nothing was left to do."""
         return self._idle and self._log.unchanged(self._trust)
 
     def _query_ended(self) -> bool:
         try:
             return self._ended()
-        except Exception as error:  # noqa: BLE001 (shown in the status; the query may go on)
-            self._update(error=_first_line(error))
+        except Exception as error:  # noqa: BLE001 (shown in the status; the query may still run)
+            self._update(error=_summary(error))
             return False
 
     def _tidy(self, pause: float) -> None:
@@ -394,7 +395,7 @@ class Capture:
         try:
             self._capturer.tidy()
         except Exception as error:  # noqa: BLE001 (shown in the status, and tried again)
-            self._update(tidy_error=_first_line(error))
+            self._update(tidy_error=_summary(error))
         else:
             self._untidy = False
             self._update(tidy_error=None)
@@ -406,7 +407,7 @@ class Capture:
             self._passes(interval)
         except DamagedCheckpointError as error:
             # The file may come back, from a backup.
-            self._update(error=_first_line(error))
+            self._update(error=_summary(error))
             self._on_pass(error)
             return False
         except (
@@ -416,7 +417,7 @@ class Capture:
             self._update(state="failed", error=str(error))
             self._on_pass(error)
         except Exception as error:  # noqa: BLE001 (any failure in the background is shown in the status, and retried)
-            self._update(error=_first_line(error))
+            self._update(error=_summary(error))
             self._on_pass(error)
             return False
         return True
@@ -447,7 +448,7 @@ class Capture:
         return bool(report.epochs)
 
     def _due(self, interval: CaptureInterval, waiting: int) -> bool:
-        """Whether a pass is due; after a pass that took only some of the epochs, the next follows at once."""
+        """Return whether a pass is due; after a pass that took only some of the epochs, the next follows at once."""
         now = time.monotonic()
         if self._incomplete:
             return True
@@ -457,7 +458,7 @@ class Capture:
         return True
 
     def _waiting(self) -> list[int]:
-        """Epochs to capture; none while the checkpoint is still empty."""
+        """Return epochs to capture; none while the checkpoint is still empty."""
         committed = self._capturer.checkpoint.committed()
         if not committed:
             return []
@@ -490,9 +491,10 @@ class Capture:
             self._changed.notify_all()
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+def _summary(error: Exception) -> str:
+    """Return the class of an error and the first line of its message."""
+    name, line = type(error).__name__, first_line(error)
+    return name if line == name else f"{name}: {line}"
 
 
 # A capture that is still running when the interpreter exits would call a JVM that is gone.

@@ -35,11 +35,11 @@ _trimming = threading.Lock()
 _given_back = 0.0
 
 _undo: contextlib.ExitStack | None = None
-"""What turning plain memory off does; None while it is off."""
+"""The steps that turn plain memory off; None while it is off."""
 
 
 def plain_memory() -> bool:
-    """Whether plain memory is on in this process."""
+    """Return whether plain memory is on in this process."""
     return _undo is not None
 
 
@@ -111,7 +111,7 @@ def keep_pandas_out() -> None:
 
 
 class _NoPandas:
-    """Finds no pandas, as if it were not installed."""
+    """An import finder that hides pandas, as if it were not installed."""
 
     @staticmethod
     def find_spec(name: str, _path: object, _target: object = None) -> None:

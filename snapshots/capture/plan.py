@@ -1,4 +1,4 @@
-"""When a pass of a capture is due, which epochs it takes, and what it tries when Spark has purged some of them."""
+"""Plans of a capture's passes: their interval, their epochs, and other plans if Spark has purged some of these."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Every = int | timedelta | str
 
 @dataclass(frozen=True)
 class CaptureInterval:
-    """When waiting epochs are captured; each of them becomes a snapshot whatever the interval."""
+    """The interval at which waiting epochs are captured; each of them becomes a snapshot whatever the interval."""
 
     epochs: int = 1
     """Capture once this many epochs wait,"""
@@ -34,7 +34,7 @@ class CaptureInterval:
 
     @classmethod
     def of(cls, every: Every) -> CaptureInterval:
-        """The interval for an ``every`` argument."""
+        """Return the interval for an ``every`` argument."""
         if isinstance(every, int) and not isinstance(every, bool):
             return cls(epochs=whole_number(every, "every"))
         span = duration(every) if isinstance(every, str) else every
@@ -47,11 +47,11 @@ class CaptureInterval:
 
     @property
     def waits(self) -> bool:
-        """Whether committed epochs may wait although the capture keeps up."""
+        """True if committed epochs may wait although the capture keeps up."""
         return self != CaptureInterval()
 
     def due(self, waiting: int, elapsed: float) -> bool:
-        """Whether to capture now, if so many epochs wait and the last capture began so many seconds ago."""
+        """Return whether a capture is due, if so many epochs wait and the last one began so many seconds ago."""
         return waiting >= self.epochs and elapsed >= self.seconds
 
 
@@ -76,11 +76,11 @@ class PassPlanner:
 
     @cached_property
     def fork(self) -> ForkRecord | None:
-        """Where the checkpoint was forked from; None if it is not a fork."""
+        """The checkpoint's origin; None if it is not a fork."""
         return read_fork(self.reader.checkpoint.files, self.reader.checkpoint.path)
 
     def behind(self) -> list[int]:
-        """Committed epochs that the store lacks."""
+        """Return committed epochs that the store lacks."""
         checkpoint = self.reader.checkpoint
         checkpoint.check_same()
         # Up to its promotion, a promoted fork has epochs of its own, not the query's.
@@ -88,7 +88,7 @@ class PassPlanner:
         return [epoch for epoch in checkpoint.committed() if epoch > last]
 
     def attempts(self, upto: int | None, most: int) -> Iterator[PassPlan]:
-        """Plans of at most ``most`` epochs to try one after another until one succeeds; none if no epoch waits.
+        """Return plans of at most ``most`` epochs to try one after another until one succeeds; none if no epoch waits.
 
         The first plan is tried twice, in case the failure was temporary. Then epochs whose files are damaged are left
         out, if there are any. Otherwise the oldest ones are: Spark purges those first, and the commit log may still
@@ -117,7 +117,7 @@ class PassPlanner:
             yield self._single(waiting[-1])
 
     def _around_damage(self, upto: int | None, most: int) -> Generator[PassPlan, None, bool]:
-        """Plans of the epochs before the first damaged one, and of the first one after it whose state is whole.
+        """Return plans of the epochs before the first damaged one, and of the first one after it whose state is whole.
 
         Returns whether epochs are damaged.
         """
@@ -129,7 +129,7 @@ class PassPlanner:
             self.damaged = first
             yield self._next(epoch - 1 if upto is None else min(upto, epoch - 1), most)
         later = next((number for number in waiting if number >= epoch and damage.of_state(number) is None), None)
-        # A query that goes on may purge faster than this looks.
+        # A running query may purge faster than this looks.
         purged = self._has_moved() if later is None else damage.purged(epoch)
         self.damaged = None if purged else first
         if later is not None:
@@ -144,7 +144,7 @@ class PassPlanner:
         return None
 
     def _has_moved(self) -> bool:
-        """Whether the query has committed another epoch since the commit log was read."""
+        """Return whether the query has committed another epoch since the commit log was read."""
         checkpoint = self.reader.checkpoint
         names = checkpoint.files.names(f"{checkpoint.path}/commits")
         return max((int(name) for name in names if is_number(name)), default=-1) > checkpoint.committed()[-1]
@@ -166,7 +166,7 @@ class PassPlanner:
         return replace(self._single(epochs[0]), epochs=epochs) if epochs else PassPlan((), (), restarts=False)
 
     def _single(self, epoch: int) -> PassPlan:
-        """The plan that captures one epoch and records everything before it that is missing as gaps."""
+        """Return the plan that captures one epoch and records everything before it that is missing as gaps."""
         entries = self.manifest.entries
         # A fork shares the epochs before its first one with its parent: they are not gaps.
         first = max(self.fork.epoch, 0) if self.fork else 0

@@ -1,4 +1,4 @@
-"""Turns what Spark returns into rows of the changelog: one row per key and epoch in which the key changed.
+"""From the state's rows to rows of the change log: one row per key and epoch in which the key changed.
 
 Two classes follow a state table from one epoch to the next:
 
@@ -21,24 +21,27 @@ import pyarrow.compute as pc
 from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION, POSITION, Columns
 from streamstate.snapshots.spark.state_reader import StateRows
 from streamstate.snapshots.store.changelog import DELETE, PUT
-from streamstate.snapshots.store.distinct_keys import last_rows
 from streamstate.snapshots.store.duckdb_sql import embedded, listed, quoted, same
 from streamstate.snapshots.store.list_lengths import ListLengths, list_digests
 from streamstate.snapshots.store.list_positions import Flags, ListChanges, Lists, grouped, settle
 
+_MOST_CODES = 2**62
+
 
 @dataclass(frozen=True)
 class EpochChanges:
-    """What one epoch adds to a changelog."""
+    """The rows that one epoch adds to a change log."""
 
     epoch: int
     rows: pa.Table
     live: int | None = None
-    """How many rows live after it, if the whole state was read."""
+    """The number of rows that live after it, if the whole state was read."""
+    is_keyframe: bool = False
+    """True if the rows are all live keys, with which the log begins again."""
 
 
 class FeedFollower:
-    """Follows a state table by its change feed.
+    """A follower of a state table by its change feed.
 
     Args:
         columns: the table's columns.
@@ -52,7 +55,7 @@ class FeedFollower:
         self._lists = (lists or ListLengths(self._keys)) if POSITION in columns.keys else None
 
     def changes(self, feed: StateRows, epochs: Sequence[int]) -> Iterator[EpochChanges]:
-        """The change rows of consecutive epochs, from the feed that covers them."""
+        """Return the change rows of consecutive epochs, from the feed that covers them."""
         lists = None if self._lists is None else _PassLists(self._lists, feed.rows.select(self._keys))
         places = _places(feed.rows[EPOCH])
         for epoch in epochs:
@@ -63,12 +66,12 @@ class FeedFollower:
             lists.remember()
 
     def _keyed_rows(self, rows: pa.Table) -> pa.Table:
-        """The last row of each key in the epoch."""
+        """Return the last row of each key in the epoch."""
         last = last_rows(rows.select(self._keys))
         return as_log(rows if last is None else rows.filter(pa.array(last)), self._columns)
 
     def _list_rows(self, rows: pa.Table, lists: _PassLists, where: Sequence[slice]) -> pa.Table:
-        """The elements, with the positions that they have at the epoch's end."""
+        """Return the elements, with the positions that they have at the epoch's end."""
         settled = lists.settled(where, _flags(rows, CHANGE, "append") ^ True, _flags(rows, CHANGE, "delete"))
         kept = rows.take(settled.put).append_column(POSITION, pa.array(settled.put_positions))
         gone = rows.take(settled.gone).append_column(POSITION, pa.array(settled.gone_positions))
@@ -84,7 +87,7 @@ class _PassLists:
         self._lengths = known.of(keys.take(first), self._digests)
 
     def settled(self, where: Sequence[slice], restarts: Flags, deletes: Flags) -> ListChanges:
-        """What one epoch, whose rows are at some places of the feed, does to the lists."""
+        """Apply one epoch, whose rows are at some places of the feed, to the lists."""
         numbers = np.concatenate([self._numbers[place] for place in where])
         occurring, first, of_row = grouped(numbers)
         settled = settle(Lists(of_row, first, self._lengths[occurring]), restarts, deletes)
@@ -102,7 +105,7 @@ def _flags(rows: pa.Table, column: str, value: str) -> npt.NDArray[np.bool_]:
 
 
 def _places(epochs: pa.ChunkedArray) -> dict[int, list[slice]]:
-    """Where each epoch's rows are: Spark returns them partition by partition, ordered by epoch within a partition."""
+    """Return the places of each epoch's rows: Spark orders them by partition, then by epoch."""
     numbers = epochs.to_numpy()
     edges = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
     places: dict[int, list[slice]] = {}
@@ -113,12 +116,12 @@ def _places(epochs: pa.ChunkedArray) -> dict[int, list[slice]]:
 
 
 def _sliced(rows: pa.Table, places: Sequence[slice]) -> pa.Table:
-    """Some slices of the rows, without a copy."""
+    """Return some slices of the rows, without a copy."""
     return pa.concat_tables([rows.slice(place.start, place.stop - place.start) for place in places])
 
 
 class WholeFollower:
-    """Follows a state table by comparing the whole state at each epoch with that at the epoch before.
+    """A follower of a state table that compares the whole state at each epoch with that at the epoch before.
 
     Args:
         columns: the table's columns.
@@ -133,7 +136,7 @@ class WholeFollower:
         self._db = embedded()
 
     def changes(self, whole: StateRows, epochs: Sequence[int]) -> Iterator[EpochChanges]:
-        """The change rows of some epochs, from the whole state at each of them."""
+        """Return the change rows of some epochs, from the whole state at each of them."""
         places = _places(whole.rows[EPOCH])
         for epoch in epochs:
             current = with_positions(_sliced(whole.rows, places.get(epoch, [slice(0, 0)])), self._columns)
@@ -160,7 +163,7 @@ class WholeFollower:
 
 
 def with_positions(rows: pa.Table, columns: Columns) -> pa.Table:
-    """Rows of whole states; list elements are numbered per epoch and key, in Spark's order."""
+    """Return rows of whole states; list elements are numbered per epoch and key, in Spark's order."""
     if POSITION not in columns.keys:
         return rows
     keys = [EPOCH, *columns.spark_keys]
@@ -174,7 +177,7 @@ def with_positions(rows: pa.Table, columns: Columns) -> pa.Table:
 
 
 def as_log(rows: pa.Table, columns: Columns, change: str | None = None) -> pa.Table:
-    """The rows in the log's columns and order; a delete has a key and no values.
+    """Return the rows in the log's columns and order; a delete has a key and no values.
 
     Without ``change``, each row's own change counts: Spark's ``delete`` is a delete, everything else a put.
     """
@@ -189,3 +192,53 @@ def as_log(rows: pa.Table, columns: Columns, change: str | None = None) -> pa.Ta
     for value in columns.values:
         arrays[value] = pa.nulls(count, rows[value].type) if change == DELETE else rows[value]
     return pa.table(arrays)
+
+
+def last_rows(keys: pa.Table) -> npt.NDArray[np.bool_] | None:
+    """For each row of key columns, whether its key does not come again; None if no key does.
+
+    NULL equals NULL, NaN equals NaN, and the two zeros of a floating-point number are equal, as in DuckDB.
+    """
+    if _are_distinct(keys):
+        return None
+    database = embedded()
+    database.register("keys", keys.append_column("_row", pa.array(np.arange(keys.num_rows))))
+    grouped = database.sql(f"SELECT max(_row) AS _row FROM keys GROUP BY {listed(keys.column_names)}")
+    last = np.zeros(keys.num_rows, np.bool_)
+    last[grouped.fetchnumpy()["_row"]] = True
+    return last
+
+
+def _are_distinct(keys: pa.Table) -> bool:
+    """Return whether no two rows are equal; False, too, where only DuckDB can compare them."""
+    codes, bound = np.zeros(keys.num_rows, np.int64), 1
+    for column in _flat(keys):
+        if column is None:
+            return False
+        encoded = pc.dictionary_encode(column, null_encoding="encode")
+        size = max(len(encoded.dictionary), 1)
+        if size == keys.num_rows:
+            return True
+        bound *= size
+        if bound > _MOST_CODES:
+            return False
+        codes = codes * size + encoded.indices.to_numpy()
+    codes.sort()
+    return not (codes[1:] == codes[:-1]).any()
+
+
+def _flat(keys: pa.Table) -> Iterator[pa.Array | None]:
+    """Return the columns, those of structs too; None for one that Arrow does not compare as DuckDB does."""
+    for column in keys.columns:
+        array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        yield from _fields(array)
+
+
+def _fields(array: pa.Array) -> Iterator[pa.Array | None]:
+    if pa.types.is_struct(array.type):
+        for field in array.flatten():  # a null struct becomes one of nulls, so that both count as equal
+            yield from _fields(field)
+    elif pa.types.is_nested(array.type) or pa.types.is_floating(array.type):
+        yield None
+    else:
+        yield array

@@ -1,4 +1,4 @@
-"""Brings the changelog of one state table forward, with the driver or, if a pass is large, with the executors."""
+"""The capture of one state table: read, transform, write, in the driver or, if a pass is large, in the executors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from deltalake.exceptions import DeltaError
 from streamstate.errors import InvalidArgumentError, OvertakenError, StoreError
 from streamstate.snapshots.capture.executors.writer import ExecutorWriter
 from streamstate.snapshots.capture.feed import ChangeFeed
+from streamstate.snapshots.capture.rows import EpochChanges
+from streamstate.snapshots.capture.table_reader import PassRows, TableReader
 from streamstate.snapshots.checkpoint.operators import Shape, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures
-from streamstate.snapshots.store.changelog_writer import DriverWriter, LogPosition, TableLog
 from streamstate.snapshots.store.delta import Place, commit_once
 from streamstate.snapshots.store.delta.data_files import DataFile
 from streamstate.snapshots.store.delta.maintenance import sweep
@@ -23,6 +24,7 @@ from streamstate.snapshots.store.duckdb_sql import database_errors
 from streamstate.snapshots.store.entries import TableEntry
 from streamstate.snapshots.store.keyframes import KeyframeRule, marked_rows, marks_of
 from streamstate.snapshots.store.merging import merge_log
+from streamstate.snapshots.store.table_log import LogPosition, TableLog
 
 ROWS_IN_DRIVER = "spark.streamstate.rowsInDriver"
 """The Spark setting: a pass over more rows of a table than this is large; 0 makes every pass large."""
@@ -33,7 +35,7 @@ _LEAST_BYTES_A_ROW = 16
 
 
 def store_failures() -> tuple[type[Exception], ...]:
-    """The exceptions of the libraries that read and write a store."""
+    """Return the exceptions of the libraries that read and write a store."""
     return (OSError, DeltaError, pa.ArrowException, *database_errors())
 
 
@@ -42,20 +44,20 @@ def _keyframe_failures() -> tuple[type[Exception], ...]:
 
 
 class TableCapture:
-    """Captures one state table, pass after pass; ``application`` is the transaction identifier of its captures.
+    """The capture of one state table, pass after pass; ``application`` is the transaction identifier of its commits.
 
-    Between passes it remembers where the log stands, so that the next pass reads only what changed.
+    Between passes it remembers the log's newest epoch and keyframe, so that the next pass reads only what changed.
     """
 
     def __init__(self, feed: ChangeFeed, source: StateSource, place: Place, application: str) -> None:
         self.large = False
-        """Whether the executors wrote the last pass."""
+        """True if the executors wrote the last pass."""
         self.log = TableLog(source, place, application)
         self._feed = feed
-        feed.recorded[source.table] = self.log.verified
+        feed.verified_formats[source.table] = self.log.verified
         self._reader = feed.reader
         self._source = source
-        self._driver = DriverWriter(feed, self.log)
+        self._changes = TableReader(feed, self.log)
         self._executors = ExecutorWriter(feed.reader, self.log)
         self._epoch: int | None = None
         self._rule = KeyframeRule()
@@ -64,7 +66,7 @@ class TableCapture:
 
     @property
     def keyframe_due(self) -> bool:
-        """Whether :meth:`tidy` will write a keyframe; False if one failed, which can be tried again later."""
+        """True if :meth:`tidy` will write a keyframe; False if one failed, which can be tried again later."""
         return self._epoch is not None and self._rule.due and not self._keyframes_fail
 
     def advance(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry]:
@@ -89,7 +91,7 @@ class TableCapture:
 
     def forget(self) -> None:
         """Start over from the store at the next pass, after one that failed."""
-        self._driver.forget()
+        self._changes.forget()
         self._epoch = self._most_changes = None
 
     @property
@@ -128,19 +130,39 @@ class TableCapture:
         return self._reader.state(self._source, epochs[-1]).frame.count() * (len(epochs) + 1) > limit
 
     def _fetched(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry] | None:
-        """Have the driver write the epochs; None if Spark refuses to let it fetch so much."""
+        """Read the epochs and write them from the driver; None if Spark refuses to let it fetch so much."""
         self._begin(epochs, position)
-        entries: dict[int, TableEntry] = {}
         try:
-            for part in self._driver.append(epochs, position, self._rule):
-                entries |= part
-                if (last := max(part)) != epochs[-1]:
-                    entries[last] = self._with_keyframe(last, part[last], position)
-        except TooLargeError:  # while reading, before anything was written
-            self._driver.forget()
+            read = self._changes.read(epochs, position, self._rule.newest)
+        except TooLargeError:
+            self._changes.forget()
             return None
+        entries = self._write(read)
         self._epoch = epochs[-1]
         return entries
+
+    def _write(self, read: PassRows) -> dict[int, TableEntry]:
+        """Commit the rows of a pass; an epoch that gets a keyframe ends a commit, so that the keyframe comes next."""
+        base, last = read.position.last, read.epochs[-1]
+        rows: list[pa.Table] = []
+        part: dict[int, TableEntry] = {}
+        entries: dict[int, TableEntry] = {}
+        for changes in self._changes.changes(read):
+            rows.append(changes.rows)
+            entry = part[changes.epoch] = self._entry(changes)
+            if self._rule.follow(entry) and not changes.is_keyframe and changes.epoch != last:
+                entries |= self.log.append(pa.concat_tables(rows), read.keys, part, base)
+                base = changes.epoch
+                entries[base] = self._with_keyframe(base, entries[base], read.position)
+                rows, part = [], {}
+        return entries | self.log.append(pa.concat_tables(rows), read.keys, part, base)
+
+    def _entry(self, changes: EpochChanges) -> TableEntry:
+        """Return what the manifest will say of an epoch's rows."""
+        count = changes.rows.num_rows
+        if changes.is_keyframe:
+            return TableEntry(count, 0, changes.epoch)
+        return TableEntry(changes.live, count, self._rule.newest)
 
     def _distributed(self, epochs: Sequence[int], position: LogPosition) -> dict[int, TableEntry]:
         """Have the executors write the epochs: a keyframe with which the log begins, and as many as pay for another.
@@ -158,19 +180,19 @@ class TableCapture:
                 written = self._executors.append(part, position, self._rule.newest)
                 for epoch in part:
                     self._rule.follow(written[epoch])
-                self._driver.forget()
+                self._changes.forget()
             self._epoch, epochs = part[-1], epochs[len(part) :]
             entries |= written
             position = LogPosition(part[-1], entries[part[-1]])
         return entries
 
     def _epochs_at_once(self, position: LogPosition) -> int:
-        """How many epochs to write before the next keyframe is due, if they are as large as those before."""
+        """Return the number of epochs until the next keyframe is due, if they are as large as those before."""
         changes = self._most_changes or (position.entry.changes if position.entry else 0)
         return self._rule.epochs_until_due(changes) if changes else 1
 
     def _begin(self, epochs: Sequence[int], position: LogPosition) -> None:
-        """Prepare to add some epochs: find out where the keyframes stand, and write the one that is due."""
+        """Prepare to add some epochs: find the newest keyframe, and write the one that is due."""
         if position.restarts:
             self._rule = KeyframeRule(epochs[0])
         elif self._epoch is None or self._epoch != position.epoch:
@@ -192,7 +214,7 @@ class TableCapture:
         sweep(self.log.place)
 
     def _with_keyframe(self, epoch: int, entry: TableEntry, position: LogPosition) -> TableEntry:
-        """The entry of the newest epoch, with the rows of its keyframe, which is written if it is due.
+        """Return the entry of the newest epoch, with the rows of its keyframe, which is written if it is due.
 
         A failure is left to :meth:`tidy` to report: epochs are captured all the same.
         """
@@ -217,15 +239,15 @@ class TableCapture:
                 self._commit_keyframe(self._executors, epoch, entry)
                 return
         try:
-            self._commit_keyframe(self._driver, epoch, entry)
+            self._commit_keyframe(self.log, epoch, entry)
         except _keyframe_failures() as error:
             self._keyframes_fail = not isinstance(error, OvertakenError)
             raise
 
-    def _commit_keyframe(self, writer: DriverWriter | ExecutorWriter, epoch: int, entry: TableEntry) -> None:
+    def _commit_keyframe(self, writer: TableLog | ExecutorWriter, epoch: int, entry: TableEntry) -> None:
         marks: dict[str, int] = {}
 
-        def write(table: DeltaTable, _stands: int) -> list[DataFile]:
+        def write(table: DeltaTable, _committed: int) -> list[DataFile]:
             files = writer.keyframe_files(table, epoch, entry)
             marks.update(marks_of(epoch, sum(file.rows for file in files)))
             return files

@@ -23,11 +23,11 @@ RUN, EPOCH = "streamstate.shared", "streaming.sql.batchId"
 AGAIN = -1
 """The number of a run that only reads an epoch's input again."""
 SHARED = "shared"
-"""What the names of variables begin with in a store and in SQL: ``shared.limit``."""
+"""The prefix of variables' names in a store and in SQL: ``shared.limit``."""
 
 
 def relation_of(name: str) -> str:
-    """What a variable is called in a store and in SQL."""
+    """Return a variable's name in a store and in SQL."""
     return f"{SHARED}.{name}"
 
 
@@ -44,14 +44,14 @@ class Version:
     branch: str = ""
 
     def as_json(self) -> int | str:
-        """How an offset spells it: ``7``, in a fork ``"<id>:7"``, or ``"latest"``."""
+        """Return it as an offset spells it: ``7``, in a fork ``"<id>:7"``, or ``"latest"``."""
         if self.number is None:
             return "latest"
         return f"{self.branch}:{self.number}" if self.branch else self.number
 
     @classmethod
     def from_json(cls, value: object) -> Version:
-        """A version as an offset spells it."""
+        """Return a version as an offset spells it."""
         if value == "latest":
             return cls(None)
         branch, _, number = str(value).rpartition(":")
@@ -60,7 +60,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Binding:
-    """What an epoch is bound to.
+    """The versions of shared variables that an epoch is bound to.
 
     Attributes:
         versions: the version that it saw of each variable, by name; None for one that operators only add to.
@@ -73,20 +73,21 @@ class Binding:
     store: str
 
     def offset(self) -> dict[str, Any]:
-        """The offset that says so."""
-        told = {name: None if version is None else version.as_json() for name, version in sorted(self.versions.items())}
-        return {FORMAT: told, _AT: self.at, _STORE: self.store}
+        """Return the offset that names them."""
+        versions = sorted(self.versions.items())
+        spelt = {name: None if version is None else version.as_json() for name, version in versions}
+        return {FORMAT: spelt, _AT: self.at, _STORE: self.store}
 
     @classmethod
     def of_offset(cls, offset: Mapping[str, Any]) -> Binding:
-        """What an offset says."""
-        told = offset[FORMAT].items()
-        versions = {str(name): None if value is None else Version.from_json(value) for name, value in told}
+        """Parse an offset."""
+        spelt = offset[FORMAT].items()
+        versions = {str(name): None if value is None else Version.from_json(value) for name, value in spelt}
         return cls(versions, str(offset[_AT]), str(offset[_STORE]))
 
 
 def binding_in(offsets: Iterable[str | None]) -> Binding | None:
-    """The binding among the offsets of an epoch's sources; None if the query has no shared variables."""
+    """Return the binding among the offsets of an epoch's sources; None if the query has no shared variables."""
     for text in offsets:
         if is_binding(text):
             return Binding.of_offset(json.loads(text or ""))
@@ -94,29 +95,29 @@ def binding_in(offsets: Iterable[str | None]) -> Binding | None:
 
 
 def bound_version(offsets: Iterable[str | None], name: str) -> Version | None:
-    """The version of a variable that is among the offsets of an epoch's sources; None if there is none."""
+    """Return the version of a variable that is among the offsets of an epoch's sources; None if there is none."""
     found = binding_in(offsets)
     return None if found is None else found.versions.get(name)
 
 
 def is_binding(offset: str | None) -> bool:
-    """Whether an offset, as JSON, is a binding."""
+    """Return whether an offset, as JSON, is a binding."""
     return offset is not None and offset.startswith(f'{{"{FORMAT}"')
 
 
 def binding_in_log(text: str) -> Binding | None:
-    """The binding in the text of ``offsets/N``, of either version; None if there is none."""
+    """Return the binding in the text of ``offsets/N``, of either version; None if there is none."""
     lines = text.splitlines()[2:]
     return binding_in(line[line.find("{") :] if not line.startswith("{") else line for line in lines)
 
 
 def binding_in_manifest(offsets: str | None) -> Binding | None:
-    """The binding in what a manifest says of an epoch's offsets; None if there is none."""
+    """Return the binding in what a manifest says of an epoch's offsets; None if there is none."""
     if offsets is None or FORMAT not in offsets:
         return None
     known = json.loads(offsets)
-    told = known.values() if isinstance(known, dict) else known
-    return binding_in(offset if isinstance(offset, str) else json.dumps(offset) for offset in told)
+    offsets_of = known.values() if isinstance(known, dict) else known
+    return binding_in(offset if isinstance(offset, str) else json.dumps(offset) for offset in offsets_of)
 
 
 @contextmanager
@@ -127,9 +128,9 @@ def seen_by(spark: SparkSession, epoch: int, binding: Binding | None) -> Iterato
         return
     # Spark may have purged the epoch's offsets, so the binding is sent along; it also tells queries apart.
     bound = json.dumps(binding.offset())
-    told = {"checkpoint": "", "query": bound, "number": AGAIN, "transport": binding.at, "bindings": "", "bound": bound}
+    run = {"checkpoint": "", "query": bound, "number": AGAIN, "transport": binding.at, "bindings": "", "bound": bound}
     context = spark.sparkContext
-    properties = {RUN: json.dumps({**told, "variables": sorted(binding.versions)}), EPOCH: str(epoch)}
+    properties = {RUN: json.dumps({**run, "variables": sorted(binding.versions)}), EPOCH: str(epoch)}
     before = {name: context.getLocalProperty(name) for name in properties}
     for name, value in properties.items():
         context.setLocalProperty(name, value)
@@ -141,5 +142,5 @@ def seen_by(spark: SparkSession, epoch: int, binding: Binding | None) -> Iterato
 
 
 def binds(leaf: Any) -> bool:
-    """Whether a leaf of a streaming plan is the source that binds epochs, which has no rows."""
+    """Return whether a leaf of a streaming plan is the source without rows that binds epochs."""
     return str(leaf.getClass().getSimpleName()) == "StreamingRelationV2" and str(leaf.sourceName()) == FORMAT

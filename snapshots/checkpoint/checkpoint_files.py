@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,6 +21,7 @@ from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, le
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
 from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord, promotion_in
 from streamstate.snapshots.checkpoint.source_progress import sources_after
+from streamstate.snapshots.checkpoint.state_files import StoreFiles
 from streamstate.snapshots.store.names import is_number
 
 if TYPE_CHECKING:
@@ -111,11 +111,11 @@ class CheckpointFiles(os.PathLike[str]):
         )
 
     def committed(self) -> list[int]:
-        """The committed epochs that the commit log still holds, ascending."""
+        """Return the committed epochs that the commit log still holds, ascending."""
         return sorted(int(name) for name in self._names(f"{self.path}/commits") if is_number(name))
 
     def newest_readable(self) -> int | None:
-        """The newest committed epoch whose plan and commit are not damaged; None if there is none."""
+        """Return the newest committed epoch whose plan and commit are not damaged; None if there is none."""
         for epoch in reversed(self.committed()):
             with contextlib.suppress(DamagedCheckpointError):
                 self._commit(epoch)
@@ -124,28 +124,28 @@ class CheckpointFiles(os.PathLike[str]):
         return None
 
     def log_modified_at(self) -> datetime | None:
-        """When the folder of the commit log was modified; None if the checkpoint is not on the local disk."""
+        """Return the time at which the commit log's folder was modified; None if it is not on the local disk."""
         return self._files.modified(f"{self.path}/commits") if local_path(self.path) is not None else None
 
     def committed_at(self, epoch: int) -> datetime | None:
-        """When the epoch was committed; None once Spark has purged it."""
+        """Return the time at which the epoch was committed; None once Spark has purged it."""
         return self._modified(f"{self.path}/commits/{epoch}")
 
     def logged_at(self, epoch: int) -> datetime | None:
-        """When what the epoch reads was written to the offset log; None once Spark has purged it."""
+        """Return the time at which the epoch's plan was written; None once Spark has purged it."""
         return self._modified(f"{self.path}/offsets/{epoch}")
 
     def stored_at(self, epoch: int) -> datetime | None:
-        """When the first partition of the first operator was stored at the epoch; None once Spark has purged it."""
+        """Return the time at which the first operator's first partition was stored; None once Spark has purged it."""
         for operator in self.operators()[:1]:
             folder, names = self._first_store(operator)
-            written = [name for name in names if re.match(rf"{epoch + 1}[._].*(?<!\.crc)$", name)]
+            written = [file for file in StoreFiles(names).files if file.version == epoch + 1]
             if written:
-                return self._files.modified(f"{folder}/{written[0]}")
+                return self._files.modified(f"{folder}/{written[0].name}")
         return None
 
     def planned(self, epoch: int) -> PlannedEpoch | None:
-        """The epoch's offsets, watermark and settings.
+        """Return the epoch's offsets, watermark and settings.
 
         None once Spark has purged them, and if a plan that was never committed is damaged, as a driver that crashes
         while it writes can leave it.
@@ -170,11 +170,11 @@ class CheckpointFiles(os.PathLike[str]):
         return None
 
     def sources(self, planned: PlannedEpoch, before: str | None) -> str | None:
-        """What the checkpoint says of the sources at an epoch's offsets, as :func:`sources_after`."""
+        """Return the progress of the sources at an epoch's offsets, as :func:`sources_after`."""
         return sources_after(self._files, self.path, before, planned.offsets, planned.names)
 
     def format_version(self, epoch: int) -> str:
-        """The state store checkpoint format of the epoch: format 2 names its files in the commit log."""
+        """Return the state store checkpoint format of the epoch: format 2 names its files in the commit log."""
         return "2" if self.unique_ids(epoch) else "1"
 
     def state_ids(self, upto: int) -> dict[int, dict[str, list[list[str]]]]:
@@ -190,17 +190,17 @@ class CheckpointFiles(os.PathLike[str]):
         return self._commit(epoch).get("stateUniqueIds") or {}
 
     def next_watermark(self, epoch: int) -> int | None:
-        """The watermark after an epoch, in milliseconds since 1970; 0: there is none; None: Spark has purged it."""
+        """Return the watermark after an epoch in milliseconds since 1970; 0: there is none; None: it is purged."""
         found: int | None = self._commit(epoch).get("nextBatchWatermarkMs")
         return found
 
     def next_watermark_at(self, epoch: int) -> datetime | None:
-        """The watermark after an epoch as a time; 1970-01-01: there is none; None: Spark has purged it."""
+        """Return the watermark after an epoch as a time; 1970-01-01: there is none; None: Spark has purged it."""
         found = self.next_watermark(epoch)
         return None if found is None else datetime.fromtimestamp(max(found, 0) / 1000, tz=UTC)
 
     def _commit(self, epoch: int) -> dict[str, Any]:
-        """What the epoch's commit says; nothing once it is purged, or if it is damaged and a later one is there.
+        """Return the epoch's commit; empty once it is purged, or if it is damaged and a later one is there.
 
         Spark reads only the newest one.
         """
@@ -214,19 +214,19 @@ class CheckpointFiles(os.PathLike[str]):
             return {}
 
     def has_state(self) -> bool:
-        """Whether a stateful operator has written anything."""
+        """Return whether a stateful operator has written anything."""
         return bool(self.operators())
 
     def state_bytes(self, operator: int | str) -> int | None:
-        """What all versions of an operator's state take; None if files came or went meanwhile."""
+        """Return the size of all versions of an operator's state; None if files came or went meanwhile."""
         return self._files.volume(f"{self.path}/state/{operator}")
 
     def operators(self) -> list[int]:
-        """The ids of the stateful operators, ascending."""
+        """Return the ids of the stateful operators, ascending."""
         return sorted(int(name) for name in self._names(f"{self.path}/state") if is_number(name))
 
     def legacy_operators(self) -> list[LegacyOperator]:
-        """The operators that a Spark before 4.0 wrote, without metadata."""
+        """Return the operators that a Spark before 4.0 wrote, without metadata."""
         operators = legacy_operators(self._files, self.path)
         committed = self.committed() if operators else []
         # Spark records this number even for an operator that uses only one partition.
@@ -234,7 +234,7 @@ class CheckpointFiles(os.PathLike[str]):
         return [replace(operator, partitions=partitions or operator.partitions) for operator in operators]
 
     def operators_fingerprint(self) -> tuple[str, ...]:
-        """A value that changes if a restart may have changed operators or state variables; empty: no operators."""
+        """Return a value that changes when a restart may have changed operators or variables; empty: no operators."""
         found = []
         for operator in self.operators():
             found.append(str(operator))
@@ -244,7 +244,7 @@ class CheckpointFiles(os.PathLike[str]):
         return tuple(found)
 
     def operators_written_at(self, epoch: int) -> set[int]:
-        """The epochs up to this one at which a run recorded its operators and state variables."""
+        """Return the epochs up to this one at which a run recorded its operators and state variables."""
         found: set[int] = set()
         for operator in self.operators():
             names = self._names(f"{self.path}/state/{operator}/_metadata/v2")
@@ -252,11 +252,11 @@ class CheckpointFiles(os.PathLike[str]):
         return found
 
     def state_files(self, operator: int) -> list[str]:
-        """The names of the files that one partition of an operator's first state store has."""
+        """Return the names of the files that one partition of an operator's first state store has."""
         return self._first_store(operator)[1]
 
     def _first_store(self, operator: int) -> tuple[str, list[str]]:
-        """The folder of an operator's first state store in its first partition, and the names in it."""
+        """Return the folder of an operator's first state store in its first partition, and the names in it."""
         folder = f"{self.path}/state/{operator}/0"
         names = sorted(self._files.names(folder))
         stores = [name for name in names if name.startswith(("left-", "right-"))]
@@ -266,7 +266,7 @@ class CheckpointFiles(os.PathLike[str]):
         return folder, sorted(self._files.names(folder))
 
     def partitions(self, epoch: int) -> int | None:
-        """The number of state partitions at an epoch; None once Spark has purged that information."""
+        """Return the number of state partitions at an epoch; None once Spark has purged that information."""
         planned = self.planned(epoch)
         count = planned.conf.get(SHUFFLE_PARTITIONS) if planned else None
         if count is not None and (not is_number(count) or not 0 < int(count) <= _MOST_PARTITIONS):
@@ -277,11 +277,11 @@ class CheckpointFiles(os.PathLike[str]):
         return None if count is None else int(count)
 
     def begun(self) -> list[int]:
-        """The planned epochs, committed or not, ascending."""
+        """Return the planned epochs, committed or not, ascending."""
         return sorted(int(name) for name in self._names(f"{self.path}/offsets") if is_number(name))
 
     def repartitioned(self, epoch: int) -> bool:
-        """Whether the epoch only repartitioned the state.
+        """Return whether the epoch only repartitioned the state.
 
         The first epoch pins the number of partitions; only Spark's offline repartitioning changes it.
         """
@@ -293,7 +293,7 @@ class CheckpointFiles(os.PathLike[str]):
         )
 
     def skipped(self, epoch: int) -> bool:
-        """Whether the epoch was planned but never finished, and abandoned when Spark repartitioned the state after it.
+        """Return whether the epoch was planned, never finished, and abandoned for a repartitioning after it.
 
         Spark then writes an empty commit for it. The repartitioning has the time of the epoch that it continues, which
         is the one before.
@@ -327,7 +327,7 @@ class CheckpointFiles(os.PathLike[str]):
 
 
 def _id_in(metadata: bytes | None) -> str | None:
-    """The query's id in a ``metadata`` file; None if it has none."""
+    """Return the query's id in a ``metadata`` file; None if it has none."""
     try:
         return str(json.loads(metadata or b"")["id"])
     except (ValueError, KeyError, TypeError, RecursionError):

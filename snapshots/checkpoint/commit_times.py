@@ -1,4 +1,4 @@
-"""When epochs were committed."""
+"""The times at which epochs were committed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REAL_TIME = "real-time"
 """The mode of an epoch that is an interval between two checkpoints, in which Spark hands on each row at once."""
 
 COMMIT, OFFSETS = "commit", "offsets"
-"""Where a time comes from: the modification time of the epoch's commit file, or the plan in the offset log."""
+"""The sources of a time: the modification time of the epoch's commit file, or the plan in the offset log."""
 # Object stores, and some disks, keep whole seconds.
 _CUT_OFF = timedelta(seconds=1)
 # Spark's least duration of an epoch in real-time mode is five seconds, unless a setting shortens it.
@@ -21,7 +21,7 @@ _AT_ONCE = timedelta(seconds=0.5)
 
 
 class CommitTimes:
-    """Decides for each epoch of a checkpoint whether the modification time of its commit file is plausible.
+    """The commit times of a checkpoint's epochs, if the modification times of the commit files are plausible.
 
     In a copy of a checkpoint (from an object store, from git) files have the time of the copy. An epoch is committed
     after it was planned and before the next one is planned, so a file time outside that range was changed later. When
@@ -41,7 +41,7 @@ class CommitTimes:
         self._planned_at = cache(planned_at)
 
     def of(self, epoch: int) -> tuple[datetime | None, str | None]:
-        """When an epoch was committed, if known, and where the time comes from: ``commit`` or ``offsets``."""
+        """Return the time of an epoch's commit, if known, and the time's source: ``commit`` or ``offsets``."""
         modified = self._modified_at(epoch)
         planned = None if self._forked else self._planned_at(epoch)
         if planned is not None and (modified is None or not self._plausible(epoch, modified, planned)):
@@ -69,7 +69,7 @@ class CommitTimes:
         return not (self._touched_later(epoch - 1) or self._touched_later(epoch))
 
     def _touched_later(self, epoch: int) -> bool:
-        """Whether an epoch's commit file is newer than the next epoch allows."""
+        """Return whether an epoch's commit file is newer than the next epoch allows."""
         modified = self._modified_at(epoch)
         if modified is None:
             return False

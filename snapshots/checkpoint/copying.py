@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import UntrustedCheckpointError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.filesystem import Files, Volume, files_for, inside, local_path, refuse_links_out
+from streamstate.snapshots.checkpoint.filesystem import Files, files_for, inside, local_path, refuse_links_out
 from streamstate.snapshots.checkpoint.fork_contents import ForkContents, epoch_gone
+from streamstate.snapshots.checkpoint.local_files import Volume
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +74,7 @@ def bring(
 
 
 def with_schema_paths(path: str, text: str, root: str) -> str:
-    """The text of a small file; the full paths of schema files in operator metadata lead into the copy at ``root``."""
+    """Return the text of a small file; paths of schema files in operator metadata lead into the copy at ``root``."""
     if not OPERATOR_METADATA.fullmatch(path):
         return text
     try:
@@ -93,11 +94,11 @@ def _schema_in(root: str, path: str, schema: str) -> str:
 
 
 def split_text(text: str) -> tuple[str, Any]:
-    """The version in the first line of one of Spark's small files, and the JSON of the rest."""
+    """Return the version in the first line of one of Spark's small files, and the JSON of the rest."""
     version, _, head = text.partition("\n")
     return version, json.loads(head)
 
 
 def as_json(value: object) -> str:
-    """JSON as Spark writes it."""
+    """Return JSON as Spark writes it."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

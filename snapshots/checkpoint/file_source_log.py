@@ -22,7 +22,7 @@ _ATTEMPTS = 3
 
 
 def log_upto(files: ReadableFiles, folder: str, last: int) -> dict[str, str]:
-    """The names and texts of a log's files as of one of the source's batches; -1: before its first."""
+    """Return the names and texts of a log's files as of one of the source's batches; -1: before its first."""
     for _ in range(_ATTEMPTS):
         log = _Log.listed(files, folder)
         if (found := log.upto(last)) is not None:
@@ -34,7 +34,7 @@ def log_upto(files: ReadableFiles, folder: str, last: int) -> dict[str, str]:
 
 
 def read_at_start(files: ReadableFiles, folder: str, batch: int) -> dict[int, str]:
-    """The names of the files that Spark reads when it starts, by the source's batch, whether they exist or not.
+    """Return the names of the files that Spark reads when it starts, by the source's batch, whether they exist or not.
 
     Those are the newest compacted file and all later ones: also of batches that no epoch has been planned with.
     """
@@ -45,7 +45,7 @@ def read_at_start(files: ReadableFiles, folder: str, batch: int) -> dict[int, st
 
 
 def entries(text: str) -> Iterator[dict[str, object]]:
-    """The entries of a log file: ``path``, ``timestamp`` and ``batchId`` of each file that was read."""
+    """Return the entries of a log file: ``path``, ``timestamp`` and ``batchId`` of each file that was read."""
     return (json.loads(line) for line in text.splitlines() if line.startswith("{"))
 
 
@@ -74,11 +74,11 @@ class _Log:
         return _INTERVAL if first % _INTERVAL == 0 else first
 
     def base(self, last: int) -> int:
-        """The newest batch up to another whose file is compacted; −1 if there is none."""
+        """Return the newest batch up to another whose file is compacted; −1 if there is none."""
         return (last + 1) // self.interval * self.interval - 1
 
     def upto(self, last: int) -> dict[str, str] | None:
-        """The log's files up to a batch; None if part of it is gone."""
+        """Return the log's files up to a batch; None if part of it is gone."""
         base = self.base(last)
         found: dict[str, str] = {}
         if base >= 0:
@@ -92,7 +92,7 @@ class _Log:
         return found
 
     def _compacted(self, base: int) -> str | None:
-        """The text of a batch's compacted file, rebuilt if it was deleted."""
+        """Return the text of a batch's compacted file, rebuilt if it was deleted."""
         if base in self.compact:
             return self.files.text(f"{self.folder}/{base}{_COMPACT}")
         return self._from_later(base, 0)
@@ -103,7 +103,7 @@ class _Log:
         return self._from_later(batch, batch)
 
     def _from_later(self, upto: int, since: int) -> str | None:
-        """The entries of some batches, from a compacted file that was written after them."""
+        """Return the entries of some batches, from a compacted file that was written after them."""
         later = next((batch for batch in self.compact if batch > upto), None)
         text = None if later is None else self.files.text(f"{self.folder}/{later}{_COMPACT}")
         if text is None:

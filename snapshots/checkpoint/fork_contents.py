@@ -1,13 +1,10 @@
-"""What a fork takes over from a checkpoint: the files that make up the state at an epoch, and what describes them.
+"""Files that a fork takes over from a checkpoint: the state at an epoch, and the descriptions of it.
 
 Also the errors for epochs whose files are no longer all there.
 """
 
 from __future__ import annotations
 
-import json
-import zipfile
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +12,8 @@ from streamstate.errors import EpochGoneError, UntrustedCheckpointError, worded
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import Damage
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
+from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
+from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import snapshot_archive
 from streamstate.snapshots.checkpoint.decoding.state_schema import check_schema
 from streamstate.snapshots.checkpoint.file_source_log import log_upto
 from streamstate.snapshots.checkpoint.filesystem import Files
@@ -26,12 +25,10 @@ from streamstate.snapshots.spark.state_reader import no_state
 from streamstate.snapshots.store.names import is_base_name, is_number
 
 _NEAR = 10
-_MOST_IN_ZIP = 64 << 20
-"""Spark lists a few hundred bytes for each of RocksDB's files."""
 
 
 def store_hint() -> str:
-    """What can still be done with an epoch that the checkpoint no longer holds, in a line of its own."""
+    """Return a line about an epoch that only the store still holds."""
     how = worded(
         "ss.restore makes a checkpoint from it",
         magic="%stream fork makes a checkpoint from it",
@@ -41,7 +38,7 @@ def store_hint() -> str:
 
 
 def described(original: CheckpointFiles, files: Files, epoch: int) -> ForkContents:
-    """What says how the state at an epoch is made, but none of its rows: a few kilobytes."""
+    """Return the descriptions of the state at an epoch, without its rows: a few kilobytes."""
     copied = [
         f"offsets/{epoch - 1}",
         f"offsets/{epoch}",
@@ -53,7 +50,7 @@ def described(original: CheckpointFiles, files: Files, epoch: int) -> ForkConten
 
 @dataclass(frozen=True)
 class ForkContents:
-    """What a fork takes over, as paths inside the checkpoint."""
+    """The files that a fork takes over, as paths inside the checkpoint."""
 
     linked: Sequence[str]
     """Files of the state and its schemas, which are never modified."""
@@ -66,7 +63,7 @@ class ForkContents:
 
     @classmethod
     def of(cls, original: CheckpointFiles, files: Files, epoch: int) -> ForkContents:
-        """What a fork at an epoch takes over."""
+        """Return the files that a fork at an epoch takes over."""
         planned = original.planned(epoch)
         if planned is None:
             raise epoch_gone(original, files, epoch)
@@ -94,27 +91,27 @@ class ForkContents:
 
 
 def is_state_file(path: str) -> bool:
-    """Whether a path is that of a versioned file of a state store."""
+    """Return whether a path is that of a versioned file of a state store."""
     return StateFile.parse(path.rsplit("/", 1)[-1]) is not None
 
 
 def state_files_at(root: str, files: Files, original: CheckpointFiles, epoch: int) -> Iterator[str]:
-    """The state files at an epoch of every store below a checkpoint's folder, checksums included.
+    """Return the state files at an epoch of every store below a checkpoint's folder, checksums included.
 
     The original knows which of several attempts at a version was committed, also for a fork that is being made.
     """
     ids = original.state_ids(epoch)
     for store in state_stores(root, files, original, epoch):
         chain = store.chain(epoch + 1, ids)
-        if chain is None:
+        if chain.missing is not None:
             raise epoch_gone(original, files, epoch)
-        for file in chain:
+        for file in chain.files:
             yield from (f"{store.folder}/{name}" for name in (file.name, *store.listed.beside(file.name)))
-        yield from _files_named_in_zips(root, store.folder, chain, files)
+        yield from _files_named_in_zips(root, store.folder, chain.files, files)
 
 
 def _files_named_in_zips(root: str, store: str, chain: Sequence[StateFile], files: Files) -> Iterator[str]:
-    """The files that RocksDB's snapshots name, each once."""
+    """Return the files that RocksDB's snapshots name, each once."""
     found: set[str] = set()
     for file in chain:
         if file.kind != "zip":
@@ -129,34 +126,23 @@ def _files_named_in_zips(root: str, store: str, chain: Sequence[StateFile], file
 
 
 def _names_in_zip(files: Files, path: str) -> dict[str, list[str]]:
-    """The names of the files that a RocksDB snapshot lists, by their folder.
+    """Return the names of the files that a RocksDB snapshot lists, by their folder.
 
     Only plain file names are accepted: Spark itself joins them to folders unchecked.
     """
-    text = _metadata_in_zip(files, path)
     try:
-        listed = data_files(json.loads(text.partition("\n")[2]))
-    except (ValueError, AttributeError) as error:
-        raise UntrustedCheckpointError.file(path, "does not list its files as Spark does") from error
+        with files.open(path) as file, snapshot_archive(file, path) as (_, metadata):
+            listed = data_files(metadata)
+    except ChangelogError as error:
+        raise UntrustedCheckpointError.file(path, f"does not list its files as Spark does: {error}") from error
     for name in (name for file in listed for name in (file.name, file.local_name)):
         if not is_base_name(name):
             raise UntrustedCheckpointError.file(path, f"names the file {name!r}, which is not in its folder")
     return {folder: [file.name for file in listed if file.folder == folder] for folder in SIDE_FOLDERS}
 
 
-def _metadata_in_zip(files: Files, path: str) -> str:
-    try:
-        with files.open(path) as file, zipfile.ZipFile(file) as archive:
-            if archive.getinfo("metadata").file_size > _MOST_IN_ZIP:
-                limit = f"{_MOST_IN_ZIP >> 20} MiB"
-                raise UntrustedCheckpointError.file(path, f"holds a 'metadata' of more than {limit}")
-            return archive.read("metadata").decode()
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, RuntimeError) as error:
-        raise UntrustedCheckpointError.file(path, f"is no snapshot of RocksDB's files ({error})") from error
-
-
 def source_files(original: CheckpointFiles, files: Files, planned: PlannedEpoch) -> tuple[dict[str, str], list[str]]:
-    """The logs of file sources up to an epoch's offsets, and the folders of other sources."""
+    """Return the logs of file sources up to an epoch's offsets, and the folders of other sources."""
     texts: dict[str, str] = {}
     folders: list[str] = []
     logged = {int(name) for name in files.names(f"{original.path}/sources") if is_number(name)}
@@ -171,12 +157,12 @@ def source_files(original: CheckpointFiles, files: Files, planned: PlannedEpoch)
 
 
 def _shares_log(at: int, offsets: Sequence[str | None], logged: Collection[int]) -> bool:
-    """Whether a source is an earlier one read twice, as in a self-join: only the first of them has a log."""
+    """Return whether a source is an earlier one read twice, as in a self-join: only the first has a log."""
     return any(earlier in logged and offsets[earlier] == offsets[at] for earlier in range(at))
 
 
 def _operator_metadata(files: Files, original: CheckpointFiles, epoch: int) -> Iterator[str]:
-    """The metadata files of the operators up to an epoch."""
+    """Return the metadata files of the operators up to an epoch."""
     for operator in original.operators():
         for path in _files_below(files, original.path, f"state/{operator}/_metadata"):
             name = path.rsplit("/", 1)[-1]
@@ -197,7 +183,7 @@ def _missing_metadata(original: CheckpointFiles) -> dict[str, str]:
 
 
 def _schema_files(files: Files, original: CheckpointFiles, most: int | None = None) -> Iterator[str]:
-    """The files with the schemas of the state, each of which is written once; of all partitions, or the first ones."""
+    """Return the files with the schemas of the state, which are written once; of all partitions, or the first ones."""
     for operator in original.operators():
         folder = f"state/{operator}"
         yield from _files_below(files, original.path, f"{folder}/_stateSchema")
@@ -208,7 +194,7 @@ def _schema_files(files: Files, original: CheckpointFiles, most: int | None = No
 
 
 def _files_below(files: Files, root: str, folder: str) -> Iterator[str]:
-    """Files under a folder, without hidden ones."""
+    """Return files under a folder, without hidden ones."""
     for name in sorted(files.names(f"{root}/{folder}")):
         if name.startswith("."):
             continue
@@ -219,7 +205,7 @@ def _files_below(files: Files, root: str, folder: str) -> Iterator[str]:
 
 
 def why_unavailable(checkpoint: CheckpointFiles, epoch: int) -> str:
-    """Why an epoch cannot be forked or replayed, as the end of a sentence: "is gone: Spark has purged it"."""
+    """Explain that an epoch cannot be forked or replayed, as the end of a sentence: "is gone: Spark has purged it"."""
     committed = checkpoint.committed()
     if not committed or epoch < 0 or epoch > committed[-1]:
         return "was never committed"
@@ -246,21 +232,21 @@ def why_unavailable(checkpoint: CheckpointFiles, epoch: int) -> str:
 
 
 def _lost(checkpoint: CheckpointFiles, epoch: int) -> Damage | None:
-    """The file that an epoch lacks although Spark has not purged it; None if there is none."""
+    """Return the file that an epoch lacks although Spark has not purged it; None if there is none."""
     damage = EpochDamage(checkpoint, read=False)
     found = damage.of_state(epoch)
     return None if found is None or damage.purged(epoch) else found
 
 
 def nearest_epochs(epochs: Sequence[int], epoch: int) -> str:
-    """The epochs before and after an epoch, for a message; empty if there are none."""
+    """Return the epochs before and after an epoch, for a message; empty if there are none."""
     before = [number for number in epochs if number < epoch][-1:]
     after = [number for number in epochs if number > epoch][:1]
     return f"nearest: {', '.join(map(str, before + after))}" if before or after else ""
 
 
 def epoch_gone(original: CheckpointFiles, files: Files, epoch: int) -> EpochGoneError:
-    """The error for an epoch that the commit log lists, but whose state is incomplete."""
+    """Return the error for an epoch that the commit log lists, but whose state is incomplete."""
     committed = original.committed()
     # Only a few of them, because listing the files of many partitions takes time.
     around = [number for number in committed if number < epoch][-_NEAR:]
@@ -271,7 +257,8 @@ def epoch_gone(original: CheckpointFiles, files: Files, epoch: int) -> EpochGone
         for number in around
         if not original.skipped(number)
         and all(
-            store.chain(number + 1, ids) is not None for store in state_stores(original.path, files, original, number)
+            store.chain(number + 1, ids).missing is None
+            for store in state_stores(original.path, files, original, number)
         )
     ]
     near = nearest_epochs(complete, epoch)

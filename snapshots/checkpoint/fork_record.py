@@ -1,4 +1,4 @@
-"""Where a fork comes from: a small file in its checkpoint, beside Spark's own."""
+"""The record of a fork's origin: a small file in its checkpoint, beside Spark's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORK_FILE = "streamstate-fork.json"
 
 @dataclass(frozen=True)
 class ForkRecord:
-    """Where a fork comes from.
+    """The origin of a fork.
 
     Attributes:
         parent: the checkpoint that was forked.
@@ -43,16 +43,16 @@ class ForkRecord:
     def now(
         cls, parent: str, parent_id: str, epoch: int, partitions: int | None = None, edits: tuple[str, ...] = ()
     ) -> ForkRecord:
-        """The record of a fork that is made now."""
+        """Return the record of a fork that is made now."""
         return cls(parent, parent_id, epoch, datetime.now(UTC).isoformat(timespec="seconds"), partitions, edits)
 
     def text(self) -> str:
-        """The file's content."""
+        """Return the file's content."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
 
 def forked_from(checkpoint: str | Path, spark: SparkSession | None = None) -> ForkRecord | None:
-    """Where a checkpoint was forked from; None if it is not a fork.
+    """Return a checkpoint's origin; None if it is not a fork.
 
     Args:
         checkpoint: a path or URI.

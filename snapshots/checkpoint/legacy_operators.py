@@ -47,20 +47,20 @@ class LegacyOperator:
     stores: tuple[str, ...]
     partitions: int
     prefix: int = 0
-    """How many of the key's columns Spark looks keys up by; for session windows, all but the session's start."""
+    """The number of the key's columns that Spark looks keys up by; for session windows, all but the session's start."""
 
     def schema_path(self, checkpoint: str, store: str) -> str:
-        """The file with the types of a store's keys and values."""
+        """Return the file with the types of a store's keys and values."""
         folder = f"{checkpoint}/state/{self.number}/0"
         return f"{folder if store == 'default' else f'{folder}/{store}'}/_metadata/schema"
 
     @property
     def certain(self) -> bool:
-        """Whether the name is certain enough to be written to a checkpoint."""
+        """True if the name is certain enough to be written to a checkpoint."""
         return self.name not in {"", _GROUPS}
 
     def metadata(self) -> str:
-        """The file in which Spark 4 would have recorded it, ``_metadata/metadata``."""
+        """Return the file in which Spark 4 would have recorded it, ``_metadata/metadata``."""
         stores = [
             {"storeName": store, "numColsPrefixKey": self.prefix, "numPartitions": self.partitions}
             for store in self.stores
@@ -70,7 +70,7 @@ class LegacyOperator:
 
 
 def legacy_operators(files: ReadableFiles, checkpoint: str) -> list[LegacyOperator]:
-    """The operators that have state in a checkpoint but no metadata, ascending; none since Spark 4.0."""
+    """Return the operators that have state in a checkpoint but no metadata, ascending; none since Spark 4.0."""
     numbers = sorted(int(name) for name in files.names(f"{checkpoint}/state") if is_number(name))
     return [
         _operator(files, checkpoint, number)
@@ -106,7 +106,7 @@ def _name(key: Sequence[Mapping[str, Any]], value: Sequence[Mapping[str, Any]]) 
 
 
 def described_view(spark: SparkSession, checkpoint: str, operators: Sequence[LegacyOperator]) -> str:
-    """A path under which Spark finds a checkpoint together with metadata of its operators.
+    """Return a path under which Spark finds a checkpoint together with metadata of its operators.
 
     The checkpoint is unchanged. The path is a mount table of Hadoop's ViewFs in the session's settings: the metadata is
     in temporary folders that are deleted when the process ends, and everything else is the checkpoint's.
@@ -126,5 +126,5 @@ def described_view(spark: SparkSession, checkpoint: str, operators: Sequence[Leg
 
 @cache
 def _metadata_folder() -> tempfile.TemporaryDirectory[str]:
-    """The process's folder of metadata: Spark keeps a mounted file system as long as it runs."""
+    """Return the process's folder of metadata: Spark keeps a mounted file system as long as it runs."""
     return tempfile.TemporaryDirectory(prefix="streamstate-")

@@ -27,7 +27,7 @@ _OFFSET_LOGS, _COMMIT_LOGS = ("v1", "v2"), ("v1", "v2", "v3")
 _VERSION = re.compile(r"v\d+", re.ASCII)
 _NAMED = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _NAME = re.compile(r"\w+", re.ASCII)
-"""What Spark accepts as a source's name, which names a folder in the checkpoint."""
+"""The names of sources that Spark accepts; each names a folder in the checkpoint."""
 _MOST_SOURCES = 1000
 _LAST = 253_402_300_799_999
 """The last millisecond of the year 9999, the last year that a time can have here."""
@@ -35,7 +35,7 @@ _LAST = 253_402_300_799_999
 
 @dataclass(frozen=True)
 class PlannedEpoch:
-    """What ``offsets/N`` records of epoch N."""
+    """The plan of epoch N, from ``offsets/N``."""
 
     offsets: tuple[str | None, ...]
     """The end offset of each source, as the source's own JSON, in the order of the query or of ``names``."""
@@ -63,10 +63,10 @@ class PlannedEpoch:
     @property
     def input(self) -> dict[str, str | None] | list[str | None]:
         """As ``sources``, but without what only binds shared variables, which a fork may bind otherwise."""
-        told = self.sources
-        if isinstance(told, dict):
-            return {name: offset for name, offset in told.items() if not is_binding(offset)}
-        return [offset for offset in told if not is_binding(offset)]
+        sources = self.sources
+        if isinstance(sources, dict):
+            return {name: offset for name, offset in sources.items() if not is_binding(offset)}
+        return [offset for offset in sources if not is_binding(offset)]
 
 
 def parse_plan(text: str, path: str) -> PlannedEpoch:
@@ -115,7 +115,7 @@ def parse_commit(text: str, path: str) -> dict[str, Any]:
 
 
 def _parts(text: str, path: str, versions: Sequence[str]) -> tuple[str, dict[str, Any] | None, list[str]]:
-    """The version of a file, the object in its second line (None if there is no such line), and the other lines."""
+    """Return a file's version, the object in its second line (None if there is none), and the other lines."""
     first, *lines = text.splitlines() or [""]
     version = first.strip()
     if _VERSION.fullmatch(version) and version not in versions:
@@ -134,12 +134,12 @@ def _parts(text: str, path: str, versions: Sequence[str]) -> tuple[str, dict[str
 
 
 def is_source_name(name: object) -> bool:
-    """Whether Spark accepts a source's name, which is that of a folder in the checkpoint."""
+    """Return whether Spark accepts a source's name, which is that of a folder in the checkpoint."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def _by_id(lines: Sequence[str], path: str, *, named: bool) -> tuple[tuple[str, ...], list[str]]:
-    """The sources' names and offsets in version 2 of the offset log; without names, offsets in the query's order."""
+    """Return names and offsets of sources in version 2 of the offset log; without names, in the query's order."""
     found = {name: offset for name, colon, offset in (line.partition(":") for line in lines) if colon}
     if len(found) < len(lines) or not all(map(is_source_name, found)):
         raise DamagedCheckpointError.file(
@@ -166,7 +166,7 @@ def _check_offset(offset: str, path: str) -> None:
 
 
 def _moment(milliseconds: object, path: str) -> datetime | None:
-    """A time that a log has, in milliseconds since 1970; 0: there is none."""
+    """Return a time that a log has, in milliseconds since 1970; 0: there is none."""
     if not isinstance(milliseconds, int) or not -_LAST <= milliseconds <= _LAST:
         raise DamagedCheckpointError.file(path, f"has the time {milliseconds!r:.40}, which is none")
     return datetime.fromtimestamp(milliseconds / 1000, tz=UTC) if milliseconds > 0 else None

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import CaptureError, require_extra
-from streamstate.snapshots.checkpoint.filesystem import decoded, quoted_uri, whole_lines
+from streamstate.snapshots.checkpoint.filesystem import quoted_uri
+from streamstate.snapshots.checkpoint.local_files import decode_text, whole_lines
 from streamstate.snapshots.store.delta.object_store import PATIENCE, REACHING, plain
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _U = TypeVar("_U")
 
 
 def in_object_store(uri: str) -> bool:
-    """Whether a URI names a place that :class:`ObjectFiles` can read."""
+    """Return whether :class:`ObjectFiles` can read a URI."""
     return uri.partition("://")[0].lower() in _SCHEMES
 
 
@@ -53,7 +54,7 @@ class ObjectFiles:
             self._store = _store(uri, options or {})
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder; none if there is nothing below it."""
+        """Return the names in a folder; none if there is nothing below it."""
         import obstore
 
         with self._errors():
@@ -62,12 +63,12 @@ class ObjectFiles:
         return [path.rstrip("/").rpartition("/")[2] for path in paths]
 
     def text(self, path: str) -> str | None:
-        """A file's text; None if it does not exist."""
+        """Return a file's text; None if it does not exist."""
         content = self.content(path)
-        return None if content is None else decoded(content, path)
+        return None if content is None else decode_text(content, path)
 
     def content(self, path: str) -> bytes | None:
-        """A file's bytes; None if it does not exist."""
+        """Return a file's bytes; None if it does not exist."""
         import obstore
 
         with self._errors(), contextlib.suppress(FileNotFoundError):
@@ -75,14 +76,14 @@ class ObjectFiles:
         return None
 
     def open(self, path: str) -> IO[bytes]:
-        """A file's bytes, all of them in memory."""
+        """Return a file's bytes, all of them in memory."""
         content = self.content(path)
         if content is None:
             raise FileNotFoundError(path)
         return io.BytesIO(content)
 
     def tail(self, path: str, size: int) -> str | None:
-        """The whole lines among a text file's last ``size`` bytes; None if it does not exist."""
+        """Return the whole lines among a text file's last ``size`` bytes; None if it does not exist."""
         content = self.content(path)  # a smaller request would need the size, which is another request
         if content is None:
             return None
@@ -90,7 +91,7 @@ class ObjectFiles:
         return whole_lines(content[start:], start, path)
 
     def modified(self, path: str) -> datetime | None:
-        """When a file was last written; None if it does not exist."""
+        """Return the time at which a file was last written; None if it does not exist."""
         import obstore
 
         with self._errors(), contextlib.suppress(FileNotFoundError):
@@ -98,21 +99,21 @@ class ObjectFiles:
         return None
 
     def size(self, path: str) -> int:
-        """A file's size in bytes."""
+        """Return a file's size in bytes."""
         import obstore
 
         with self._errors():
             return int(obstore.head(self._store, self._key(path))["size"])
 
     def volume(self, path: str) -> int | None:
-        """The size of everything in a folder, in bytes."""
+        """Return the size of everything in a folder, in bytes."""
         import obstore
 
         with self._errors():
             return sum(entry["size"] for page in obstore.list(self._store, self._key(path)) for entry in page)
 
     def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterator[_U]:
-        """What a function returns for each of some items, in their order; several run at once."""
+        """Apply ``read`` to each item, in order; several run at once."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             yield from pool.map(read, items)
 

@@ -47,7 +47,7 @@ VALUE_PARTS = ("value", "list_element", "user_map_value", "single_value")
 
 
 class Shape(Enum):
-    """What one key of a state table holds."""
+    """The shape of a key's rows in a state table."""
 
     KEYED = "one row per key"
     LIST = "a list: one row per key and position"
@@ -70,7 +70,7 @@ class StateSource:
 
 @dataclass(frozen=True)
 class Columns:
-    """How a state table's columns are selected from the reader's structs."""
+    """The columns of a state table, and their selection from the reader's structs."""
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
@@ -101,7 +101,7 @@ class ListedStore:
     properties: dict[str, Any] = field(default_factory=dict, hash=False)
     """The operator's own properties, such as the variables of ``transformWithState``."""
     prefix: int = 0
-    """How many of the key's columns Spark looks keys up by."""
+    """The number of the key's columns that Spark looks keys up by."""
     schema_path: str = ""
     """The file with the types of the store's keys and values; empty if Spark listed the store."""
     named_schema_path: str = ""
@@ -114,7 +114,7 @@ def operator_number(table: str) -> int:
 
 
 def state_sources(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
-    """The query's state tables at an epoch, by operator, in Spark's order.
+    """Return the query's state tables at an epoch, by operator, in Spark's order.
 
     The session has the settings that the query is pinned to. A restart may add or remove state variables.
     """
@@ -122,7 +122,7 @@ def state_sources(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) 
 
 
 def sources_of(stores: Iterable[ListedStore], join_format: str) -> list[StateSource]:
-    """The state tables in some stores, each with a name of its own."""
+    """Return the state tables in some stores, each with a name of its own."""
     sources: list[StateSource] = []
     for store in stores:
         for source in tables_of(store, join_format):
@@ -132,7 +132,7 @@ def sources_of(stores: Iterable[ListedStore], join_format: str) -> list[StateSou
 
 
 def join_counters(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
-    """The stores in which joins of formats 1 and 2 count the rows of their sides, under Spark's names."""
+    """Return the stores in which joins of formats 1 and 2 count the rows of their sides, under Spark's names."""
     return [
         StateSource(
             f"op{store.operator}_{store.name}",
@@ -164,12 +164,12 @@ def listed_stores(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) 
 
 
 def in_order(stores: Iterable[ListedStore]) -> list[ListedStore]:
-    """The stores by operator and name: sorted here, because a few rows are not worth a shuffle in Spark."""
+    """Return the stores by operator and name: sorted here, because a few rows are not worth a shuffle in Spark."""
     return sorted(stores, key=lambda store: (store.operator, store.name))
 
 
 def legacy_stores(checkpoint: CheckpointFiles) -> list[ListedStore]:
-    """The stores that a Spark before 4.0 wrote, without metadata."""
+    """Return the stores that a Spark before 4.0 wrote, without metadata."""
     legacy = checkpoint.legacy_operators()
     for operator in legacy:
         path = operator.schema_path(checkpoint.path, operator.stores[0])
@@ -194,7 +194,7 @@ def legacy_stores(checkpoint: CheckpointFiles) -> list[ListedStore]:
 
 
 def tables_of(store: ListedStore, join_format: str) -> list[StateSource]:
-    """The state tables in a store; none if it only counts the rows of another."""
+    """Return the state tables in a store; none if it only counts the rows of another."""
     prefix, options = f"op{store.operator}", {"operatorId": str(store.operator)}
     variables = store.properties.get("stateVariables", [])
     if variables:
@@ -210,7 +210,7 @@ def tables_of(store: ListedStore, join_format: str) -> list[StateSource]:
 
 
 def _join_in_one_store(prefix: str, options: dict[str, str], operator: str, join_format: str) -> list[StateSource]:
-    """The sides of a join since state format 3, which keeps them in one store.
+    """Return the sides of a join since state format 3, which keeps them in one store.
 
     Format 3 has one row per key and index, format 4 a list of rows per key and event time. (The reader's ``joinSide``
     returns the same rows without the index, and cannot read changes.)
@@ -233,7 +233,7 @@ def _variable(prefix: str, options: dict[str, str], variable: dict[str, Any], op
 
 @dataclass(frozen=True)
 class PartColumn:
-    """A column of a state table, and what it is made of."""
+    """A column of a state table, and the field that it comes from."""
 
     name: str
     part: str
@@ -243,7 +243,7 @@ class PartColumn:
 
 
 def flatten(schema: StructType, shape: Shape) -> Columns:
-    """The table's columns as :func:`named_columns` names them; those of a list include the position."""
+    """Return the table's columns as :func:`named_columns` names them; those of a list include the position."""
     keys, values = named_columns({part: _field_names(schema, part) for part in schema.names})
     members = {part: _members(schema, part) for part in {column.part for column in (*keys, *values)} if part}
     select = [_selected(column, members).alias(column.name) for column in (*keys, *values)]
@@ -253,7 +253,7 @@ def flatten(schema: StructType, shape: Shape) -> Columns:
 def columns_named(
     keys: Sequence[PartColumn], values: Sequence[PartColumn], shape: Shape, select: Sequence[Column] = ()
 ) -> Columns:
-    """A table's columns by name."""
+    """Return a table's columns by name."""
     position = (POSITION,) if shape is Shape.LIST else ()
     return Columns(
         (*(column.name for column in keys), *position), tuple(column.name for column in values), tuple(select)
@@ -261,7 +261,7 @@ def columns_named(
 
 
 def named_columns(parts: Mapping[str, Sequence[str | None] | None]) -> tuple[list[PartColumn], list[PartColumn]]:
-    """The key columns and the value columns of a table: the fields of its parts, with Spark's names.
+    """Return the key columns and the value columns of a table: the fields of its parts, with Spark's names.
 
     A name already taken gets the suffix ``_2``, ``_3``, …; fields of type void are left out. A key may have no fields
     left (a global aggregation, a limit). Such a table has at most one row, and its key column is ``_key``, which is
@@ -281,7 +281,7 @@ def named_columns(parts: Mapping[str, Sequence[str | None] | None]) -> tuple[lis
 
 
 def _part_columns(part: str, fields: Sequence[str | None] | None, taken: list[str]) -> list[PartColumn]:
-    """The columns of a part, whose names are then taken."""
+    """Return the columns of a part, whose names are then taken."""
     columns = []
     for at, name in enumerate([part] if fields is None else fields):
         if name is not None:
@@ -300,7 +300,7 @@ def _field_names(schema: StructType, part: str) -> list[str | None] | None:
 
 
 def _members(schema: StructType, part: str) -> list[tuple[Column, DataType]]:
-    """A part's fields; or the part itself, if it is not a struct."""
+    """Return a part's fields; or the part itself, if it is not a struct."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from streamstate.errors import CaptureError, MissingDependencyError, NotAStoreError
-from streamstate.snapshots.checkpoint.filesystem import LocalFiles, ReadableFiles, local_path
+from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, local_path
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
 
 _MOST = 10_000
@@ -40,7 +41,7 @@ def check_outside(root: str, options: Mapping[str, str] | None = None) -> None:
 
 
 def _of_folder(folder: Path) -> tuple[str, str] | None:
-    """How a folder relates to a checkpoint, and the checkpoint; None: to none."""
+    """Return a folder's relation to a checkpoint, and that checkpoint; None if there is none."""
     real = Path(os.path.realpath(folder))
     for above in (real, *real.parents):
         if _is_checkpoint(LocalFiles(), str(above)):
@@ -50,7 +51,7 @@ def _of_folder(folder: Path) -> tuple[str, str] | None:
 
 
 def _folders(folder: Path) -> Iterator[str]:
-    """The folders below one, the closest first."""
+    """Return the folders below one, the closest first."""
     waiting = [str(folder)]
     while waiting:
         children: list[str] = []
@@ -85,6 +86,6 @@ def _has_metadata(files: ReadableFiles, path: str) -> bool:
 
 
 def _is_checkpoint(files: ReadableFiles, path: str) -> bool:
-    """Whether a folder has the logs of a query, or one of them and its metadata."""
+    """Return whether a folder has the logs of a query, or one of them and its metadata."""
     names = {*files.names(path)}
     return len(names & {"metadata", "offsets", "commits"}) > 1 and bool(names & {"offsets", "commits"})

@@ -17,7 +17,7 @@ _FIELD = "promotion"
 
 @dataclass(frozen=True)
 class PromotionRecord:
-    """How a checkpoint came to hold the state of a fork.
+    """The promotion through which a checkpoint came to hold the state of a fork.
 
     Attributes:
         id: identifies the promotion.
@@ -36,18 +36,18 @@ class PromotionRecord:
     differences: Mapping[str, tuple[int, int]]
 
     def metadata(self, query_id: str) -> str:
-        """The text of ``metadata`` for the query that goes on."""
+        """Return the text of ``metadata`` for the query that continues."""
         return json.dumps({"id": query_id, _FIELD: asdict(self)})
 
 
 def promotion_in(metadata: str | None) -> PromotionRecord | None:
-    """The promotion that the text of a checkpoint's ``metadata`` records; None if there was none."""
+    """Return the promotion that the text of a checkpoint's ``metadata`` records; None if there was none."""
     record = json.loads(metadata).get(_FIELD) if metadata and _FIELD in metadata else None
     return None if record is None else record_of(record)
 
 
 def record_of(fields: Mapping[str, object]) -> PromotionRecord:
-    """A record from its JSON."""
+    """Return a record from its JSON."""
     try:
         record = PromotionRecord(**{name: fields[name] for name in PromotionRecord.__dataclass_fields__})  # type: ignore[arg-type]
         differences = {table: (int(old), int(new)) for table, (old, new) in record.differences.items()}

@@ -1,4 +1,4 @@
-"""How far an epoch has read its sources, in a form that can be compared between queries.
+"""An epoch's progress in its sources, in a form that can be compared between queries.
 
 End offsets can be compared between queries if they count something that the source itself numbers, as in Kafka and
 Delta. The offset of Spark's file source counts the query's own batches, so two queries over one folder number the same
@@ -27,7 +27,7 @@ FILES, OFFSET = "files", "offset"
 """The kinds of sources: those whose log lists files, and those whose offset itself says how far they were read."""
 
 SourceFacts: TypeAlias = "dict[str, Any] | None"
-"""What is known of one source; None if nothing is."""
+"""The facts of one source; None if nothing is known."""
 
 _MODULUS = 2**128
 _COMPACT = ".compact"
@@ -39,7 +39,7 @@ _ATTEMPTS = 3
 def sources_after(
     files: ReadableFiles, checkpoint: str, before: str | None, offsets: Sequence[str | None], names: Sequence[str] = ()
 ) -> str | None:
-    """The ``sources`` column of an epoch's row in the manifest; None if nothing is known of any source.
+    """Return the ``sources`` column of an epoch's row in the manifest; None if nothing is known of any source.
 
     The cost is proportional to the number of files read since ``before``, the column's value for an earlier epoch.
     The sources' end offsets and names (none if they have no names) are in the query's order.
@@ -58,7 +58,7 @@ def sources_after(
 
 
 def by_source(held: dict[str, Any] | list[Any]) -> dict[str | int, Any]:
-    """What the manifest says of each source, by its name or, if it has none, by its place in the query."""
+    """Return the manifest's facts of each source, by its name or, if it has none, by its place in the query."""
     return dict(held.items() if isinstance(held, dict) else enumerate(held))
 
 
@@ -81,7 +81,7 @@ def _facts(files: ReadableFiles, folder: str, before: SourceFacts, offset: str) 
 
 
 def source_batch(offset: str | None) -> int | None:
-    """The number of the source's own batch that an epoch ends at; None for sources other than file sources."""
+    """Return the number of the source's own batch that an epoch ends at; None for sources other than file sources."""
     try:
         parsed = json.loads(offset or "")
     except ValueError:
@@ -92,7 +92,7 @@ def source_batch(offset: str | None) -> int | None:
 
 
 def first_read(facts: Mapping[str, Any], files: Sequence[tuple[str, int]]) -> list[tuple[str, int]] | None:
-    """The files that a source had read, if these are the oldest of those that are there.
+    """Return the files that a source had read, if these are the oldest of those that are there.
 
     Args:
         facts: what the manifest says of the source, of kind ``FILES``.
@@ -104,7 +104,7 @@ def first_read(facts: Mapping[str, Any], files: Sequence[tuple[str, int]]) -> li
 
 
 def _started(files: ReadableFiles, folder: str) -> SourceFacts:
-    """Where a source began, which Kafka's source and some others record once."""
+    """Return the start of a source, which Kafka's source and some others record once."""
     text = files.text(f"{folder}/0")
     facts: dict[str, Any] = {"kind": OFFSET}
     # Kafka's source writes a zero byte first, for compatibility with very old versions of Spark.
@@ -129,7 +129,7 @@ class _Prefix:
 
     @classmethod
     def of(cls, facts: SourceFacts) -> _Prefix:
-        """What the manifest says of a source; the beginning if it says nothing."""
+        """Return the manifest's facts of a source; the beginning if it has none."""
         if facts is None or facts.get("kind") != FILES:
             return cls()
         return cls(facts["batch"], facts["files"], int(facts["digest"], 16), facts["under"])
@@ -144,7 +144,7 @@ class _Prefix:
         }
 
     def advanced(self, files: ReadableFiles, folder: str, batch: int) -> _Prefix | None:
-        """The prefix up to a later batch; None if the source's log no longer has the batches between."""
+        """Return the prefix up to a later batch; None if the source's log no longer has the batches between."""
         if batch <= self.batch:
             return self
         for _ in range(_ATTEMPTS):
@@ -178,7 +178,7 @@ class _Taken:
 
 
 def _taken(files: ReadableFiles, folder: str, after: int, last: int) -> Iterator[_Taken]:
-    """The files of the batches after one, up to another, as far as the log still has them."""
+    """Return the files of the batches after one, up to another, if the log still has them."""
     if last == after + 1:
         # The usual case, without listing the log, which is long if batches are frequent.
         found = _lines(files.text(f"{folder}/{last}")) or _end_of_compact(files, f"{folder}/{last}{_COMPACT}", after)
@@ -205,7 +205,7 @@ def _taken(files: ReadableFiles, folder: str, after: int, last: int) -> Iterator
 
 
 def _end_of_compact(files: ReadableFiles, path: str, after: int) -> list[_Taken]:
-    """The lines of the batches after one. They ascend, so reading starts near the end of the file."""
+    """Return the lines of the batches after one. They ascend, so reading starts near the end of the file."""
     size = _FIRST_READ
     while True:
         text = files.tail(path, size)
@@ -225,6 +225,6 @@ def _lines(text: str | None) -> list[_Taken]:
 
 
 def _common(first: str, second: str) -> str:
-    """The folders with which two paths begin."""
+    """Return the folders with which two paths begin."""
     pairs = zip(first.split("/"), second.split("/"), strict=False)
     return "/".join(left for left, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -1,4 +1,4 @@
-"""Which files of a state store make up its state at a version.
+"""The files of a state store that make up its state at a version.
 
 A store's folder has files for each version: its changes (``7.delta``, ``7.changelog``) and, now and then, a snapshot of
 the whole state (``7.snapshot``; RocksDB: ``7.zip``, which names the ``.sst`` files with the data). In checkpoint format
@@ -9,19 +9,26 @@ at a version is the newest snapshot up to it and all changes after that; epoch N
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import groupby
+from typing import Any, TypeAlias
 
 _NAME = re.compile(r"(\d+)(?:_([0-9a-f]{8}-[0-9a-f-]{27}))?\.(delta|snapshot|changelog|zip)", re.ASCII)
-_CHANGES = ("delta", "changelog")
+CHANGES = {"RocksDB": "changelog", "HDFS": "delta"}
+"""The suffix of files with changes, by provider."""
+SNAPSHOTS = {"RocksDB": "zip", "HDFS": "snapshot"}
+"""The suffix of files with a whole state, by provider."""
 _DATA_FILES = {"sstFiles": ("SSTs", "dfsSstFileName"), "logFiles": ("logs", "dfsLogFileName")}
 SIDE_FOLDERS = tuple(folder for folder, _ in _DATA_FILES.values())
-"""Where RocksDB keeps the files that a ``.zip`` names."""
+"""The folders in which RocksDB keeps the files that a ``.zip`` names."""
+
+Ids: TypeAlias = "Callable[[int], Collection[str] | None]"
+"""Returns the unique ids that the commit log has of a version's files; nothing in format 1, and once it is purged."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class StateFile:
     """A file of one version of a store."""
 
@@ -33,14 +40,14 @@ class StateFile:
 
     @classmethod
     def parse(cls, name: str) -> StateFile | None:
-        """The file with a name; None if the name is not that of a versioned file."""
+        """Return the file with a name; None if the name is not that of a versioned file."""
         match = _NAME.fullmatch(name)
         return None if match is None else cls(int(match[1]), match[3], match[2], name)
 
     @property
     def whole(self) -> bool:
-        """Whether it holds the whole state."""
-        return self.kind not in _CHANGES
+        """True if it holds the whole state."""
+        return self.kind in SNAPSHOTS.values()
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class DataFile:
 
 
 def data_files(metadata: Mapping[str, Any]) -> list[DataFile]:
-    """The files that the metadata of a snapshot of RocksDB lists.
+    """Return the files that the metadata of a snapshot of RocksDB lists.
 
     Raises:
         ValueError: it does not list them as Spark does.
@@ -80,6 +87,22 @@ def _text(value: object) -> str:
 
 
 @dataclass(frozen=True)
+class StateChain:
+    """The files that make up a state, oldest first: its newest snapshot, if it has one, and all changes after that."""
+
+    files: tuple[StateFile, ...]
+    snapshot: StateFile | None = None
+    missing: int | None = None
+    """The version without changes that breaks the chain; None if the state is complete."""
+
+    @property
+    def changes(self) -> list[StateFile]:
+        """The files with the changes after the snapshot, oldest first."""
+        first = self.snapshot.version + 1 if self.snapshot else 1
+        return [file for file in self.files if file.version >= first and not file.whole]
+
+
+@dataclass(frozen=True)
 class StoreFiles:
     """The names in a store's folder."""
 
@@ -88,62 +111,74 @@ class StoreFiles:
     @cached_property
     def files(self) -> tuple[StateFile, ...]:
         """The files of all versions, ascending."""
-        parsed = (StateFile.parse(name) for name in self.names)
-        return tuple(sorted(file for file in parsed if file is not None))
+        parsed = (file for name in self.names if (file := StateFile.parse(name)) is not None)
+        return tuple(sorted(parsed, key=lambda file: (file.version, file.kind, file.name)))
 
-    def chain(self, version: int, ids: Mapping[int, Collection[str]]) -> list[StateFile] | None:
-        """The files that make up the state at a version, oldest first; None if some are gone.
+    def chain(
+        self,
+        version: int,
+        ids: Ids,
+        *,
+        lineage: Callable[[StateFile], Mapping[int, str]] | None = None,
+        skipped: Container[str] = (),
+    ) -> StateChain:
+        """Follow a version back to the newest snapshot, or to version 0, which is empty.
+
+        In format 2 a version can have files of several attempts. With ``lineage`` one counts: the attempt that the
+        commit log or a later changelog names. Otherwise all are kept that may have been committed.
 
         Args:
             version: epoch N writes version N + 1.
-            ids: in format 2, the unique ids in the commit log, by version; files of these versions with other ids
-                belong to attempts that were never committed.
+            ids: the ids in the commit log.
+            lineage: reads a file with changes, and returns the ids of the versions before.
+            skipped: names of snapshots to pass over.
         """
-        if version == 0:
-            return []
-        upto = [file for file in self.files if file.version <= version and _is_committed(file, ids)]
-        for snapshot in reversed([file for file in upto if file.whole]):
-            if self._is_certain(snapshot, ids) and (chain := _chain_from(snapshot, upto, version)) is not None:
-                return chain
-        return _changes_after(upto, 0, version)
+        known: dict[int, Collection[str]] = {}
+        later: list[StateFile] = []
+        for at in range(version, 0, -1):
+            committed = known.get(at) or ids(at)
+            files = self._of(at, committed, exact=lineage is not None)
+            snapshots = (file for file in reversed(files) if file.whole and file.name not in skipped)
+            snapshot = next((file for file in snapshots if committed or self._is_certain(file)), None)
+            if snapshot is not None:
+                # In format 2, the changes of the same version record the lineage of the snapshot.
+                same = [file for file in files if not file.whole and file.unique_id == snapshot.unique_id]
+                return StateChain((*same, snapshot, *reversed(later)), snapshot)
+            changes = [file for file in files if not file.whole]
+            if not changes:
+                return StateChain((*reversed(later),), missing=at)
+            if lineage is not None:
+                known |= {before: [unique_id] for before, unique_id in lineage(changes[-1]).items()}
+            later += reversed(files)
+        return StateChain((*reversed(later),))
 
-    def _is_certain(self, snapshot: StateFile, ids: Mapping[int, Collection[str]]) -> bool:
-        """Whether a snapshot is certain to belong to the attempt that was committed."""
-        if snapshot.unique_id is None or snapshot.version in ids:
-            return True
-        return len({file.unique_id for file in self.files if file.version == snapshot.version}) == 1
+    def newest_snapshots(self, version: int, ids: Ids) -> list[StateFile]:
+        """Return the newest snapshot up to a version; several if failed attempts cannot be told from it."""
+        for at in sorted({file.version for file in self.files if file.whole and file.version <= version}, reverse=True):
+            if found := [file for file in self._of(at, ids(at)) if file.whole]:
+                return found
+        return []
 
     def beside(self, name: str) -> list[str]:
-        """The checksum files that belong to a file."""
+        """Return the checksum files that belong to a file."""
         checksums = (f".{name}.crc", f"{name}.crc", f".{name}.crc.crc")
         return [checksum for checksum in checksums if checksum in self._names]
+
+    def _of(self, version: int, committed: Collection[str] | None, *, exact: bool = False) -> list[StateFile]:
+        """Return the files of a version, without those of attempts that were never committed."""
+        files = self._by_version.get(version, [])
+        if not committed:
+            return [file for file in files if file.unique_id is None] if exact else files
+        return [file for file in files if file.unique_id in committed or (file.unique_id is None and not exact)]
+
+    def _is_certain(self, snapshot: StateFile) -> bool:
+        """Check that a snapshot belongs to the committed attempt: only that one left files."""
+        return snapshot.unique_id is None or len({file.unique_id for file in self._by_version[snapshot.version]}) == 1
+
+    @cached_property
+    def _by_version(self) -> dict[int, list[StateFile]]:
+        return {version: list(files) for version, files in groupby(self.files, key=lambda file: file.version)}
 
     @cached_property
     def _names(self) -> frozenset[str]:
         return frozenset(self.names)
-
-
-def _is_committed(file: StateFile, ids: Mapping[int, Collection[str]]) -> bool:
-    committed = ids.get(file.version)
-    return file.unique_id is None or not committed or file.unique_id in committed
-
-
-def _chain_from(snapshot: StateFile, upto: Sequence[StateFile], version: int) -> list[StateFile] | None:
-    """The chain that begins with a snapshot."""
-    later = _changes_after(upto, snapshot.version, version)
-    if later is None:
-        return None
-    # In format 2, the changes of the same version record the lineage of the snapshot.
-    attempt = (snapshot.version, snapshot.unique_id)
-    same = [file for file in upto if (file.version, file.unique_id) == attempt and file != snapshot]
-    return [*same, snapshot, *later]
-
-
-def _changes_after(upto: Sequence[StateFile], after: int, version: int) -> list[StateFile] | None:
-    """The changes of all later versions, and snapshots between them; None if the changes of a version are missing.
-
-    In format 2 a version may have the files of several attempts: all are kept, and the ids say which one counts.
-    """
-    later = [file for file in upto if file.version > after]
-    with_changes = {file.version for file in later if not file.whole}
-    return later if with_changes >= {*range(after + 1, version + 1)} else None

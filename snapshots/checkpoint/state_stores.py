@@ -9,7 +9,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas, has_columns
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
-from streamstate.snapshots.checkpoint.state_files import SIDE_FOLDERS, StateFile, StoreFiles
+from streamstate.snapshots.checkpoint.state_files import SIDE_FOLDERS, StateChain, StateFile, StoreFiles
 from streamstate.snapshots.store.names import is_number
 
 StateIds = Mapping[int, Mapping[str, Sequence[Sequence[str]]]]
@@ -27,7 +27,7 @@ class StateStore:
     store_index: int
     """Its place among the stores of the partition, in the commit log."""
     families: bool
-    """Whether its rows are in column families, which only snapshots list."""
+    """True if its rows are in column families, which only snapshots list."""
     listed: StoreFiles
 
     @property
@@ -35,18 +35,18 @@ class StateStore:
         """Its folder inside the checkpoint, such as ``state/0/1/right-keyToNumValues``."""
         return f"state/{self.operator}/{self.partition}{f'/{self.store}' if self.store else ''}"
 
-    def chain(self, version: int, ids: StateIds) -> list[StateFile] | None:
-        """The files that make up its state at a version, oldest first; None if some are missing."""
-        committed = {
-            at: of_operator[self.partition]
-            for at, operators in ids.items()
-            if self.partition < len(of_operator := operators.get(str(self.operator), []))
-        }
+    def chain(self, version: int, ids: StateIds) -> StateChain:
+        """Return the files that make up its state at a version, of all attempts that may have been committed."""
+
+        def committed(at: int) -> Sequence[str] | None:
+            partitions = ids.get(at, {}).get(str(self.operator), [])
+            return partitions[self.partition] if self.partition < len(partitions) else None
+
         return self.listed.chain(version, committed)
 
 
 def state_stores(root: str, files: ReadableFiles, original: CheckpointFiles, epoch: int) -> Iterator[StateStore]:
-    """The stores with state at an epoch below a checkpoint's folder, by operator, partition and name.
+    """Return the stores with state at an epoch below a checkpoint's folder, by operator, partition and name.
 
     Also those whose files are all gone: every partition of an operator has the same stores.
 
@@ -77,14 +77,14 @@ def state_stores(root: str, files: ReadableFiles, original: CheckpointFiles, epo
 
 
 def _stores_in(folder: str, files: ReadableFiles) -> dict[str, StoreFiles]:
-    """The stores with files in a partition's folder, by name."""
+    """Return the stores with files in a partition's folder, by name."""
     names = files.names(folder)
     found = {name: StoreFiles(files.names(f"{folder}/{name}")) for name in filter(may_be_store, sorted(names))}
     return {name: listed for name, listed in {"": StoreFiles(names), **found}.items() if listed.files}
 
 
 def _has_keys(folder: str, stores: Sequence[str], files: ReadableFiles) -> bool:
-    """Whether an operator's rows have keys, so that they are spread over all partitions."""
+    """Return whether an operator's rows have keys, so that they are spread over all partitions."""
     for store in stores:
         path = f"{folder}/0/{f'{store}/' if store else ''}_metadata/schema"
         try:
@@ -96,10 +96,10 @@ def _has_keys(folder: str, stores: Sequence[str], files: ReadableFiles) -> bool:
 
 
 def may_be_store(name: str) -> bool:
-    """Whether a name in a partition's folder may be a store's; a join has several."""
+    """Return whether a name in a partition's folder may be a store's; a join has several."""
     return not name.startswith((".", "_")) and name not in SIDE_FOLDERS and StateFile.parse(name) is None
 
 
 def numbers(names: Sequence[str]) -> list[int]:
-    """The names that are numbers, ascending."""
+    """Return the names that are numbers, ascending."""
     return sorted(int(name) for name in names if is_number(name))

@@ -8,7 +8,7 @@ import tempfile
 
 
 def temporary_folder(purpose: str) -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder for checkpoints and stores, deleted on cleanup, and at the latest when Python exits.
+    """Return a temporary folder for checkpoints and stores, deleted on cleanup, and at the latest when Python exits.
 
     Spark's maintenance thread handles a state for up to a minute after its query has ended. If it writes after the
     folder was deleted, it creates the folder again; so the folder is deleted once more at exit.

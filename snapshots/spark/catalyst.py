@@ -7,20 +7,20 @@ from typing import Any
 
 
 def scala_object(jvm: Any, name: str) -> Any:
-    """A Scala object, by its full name without the dollar sign."""
+    """Return a Scala object, by its full name without the dollar sign."""
     loader, initialize = jvm.java.lang.Thread.currentThread().getContextClassLoader(), True
     return jvm.java.lang.Class.forName(f"{name}$", initialize, loader).getField("MODULE$").get(None)
 
 
 def each(sequence: Any) -> Iterator[Any]:
-    """The items of a Scala collection."""
+    """Return the items of a Scala collection."""
     items = sequence.iterator()
     while items.hasNext():
         yield items.next()
 
 
 def scala_list(jvm: Any, items: Iterable[Any]) -> Any:
-    """A Scala list."""
+    """Return a Scala list."""
     made = jvm.java.util.ArrayList()
     for item in items:
         made.add(item)
@@ -28,17 +28,17 @@ def scala_list(jvm: Any, items: Iterable[Any]) -> Any:
 
 
 def kind_of(node: Any) -> str:
-    """The class of a node, without its package."""
+    """Return the class of a node, without its package."""
     return str(node.getClass().getSimpleName())
 
 
 def number_of(attribute: Any) -> int:
-    """The number that tells an attribute from others of the same name."""
+    """Return the number that tells an attribute from others of the same name."""
     return int(attribute.exprId().id())
 
 
 def walk(plan: Any) -> Iterator[Any]:
-    """A plan's nodes, from the top down, left before right."""
+    """Return a plan's nodes, from the top down, left before right."""
     yield plan
     for child in each(plan.children()):
         yield from walk(child)

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def uses_connect() -> bool:
-    """Whether PySpark, which is installed, makes Spark Connect sessions in this process."""
+    """Return whether PySpark makes Spark Connect sessions in this process."""
     from pyspark.sql.utils import is_remote
 
     return is_remote() or "SPARK_REMOTE" in os.environ or os.environ.get("SPARK_API_MODE", "").lower() == "connect"
 
 
 def connect_session() -> SparkSession | None:
-    """The Spark Connect session that this thread uses; None if there is none."""
+    """Return the Spark Connect session that this thread uses; None if there is none."""
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession() if uses_connect() else None

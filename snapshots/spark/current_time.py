@@ -10,7 +10,7 @@ from streamstate.snapshots.spark.incremental import EpochClock
 
 
 def has_current_time(jvm: Any, node: Any) -> bool:
-    """Whether a plan or an expression has ``current_timestamp()`` or the like."""
+    """Return whether a plan or an expression has ``current_timestamp()`` or the like."""
     return bool(node.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()))
 
 
@@ -35,7 +35,7 @@ class _PartialFunction:
 
 
 def at_time(jvm: Any, plan: Any, clock: EpochClock) -> Any:
-    """The plan with the epoch's time for ``current_timestamp()`` and the like, as Spark puts it there."""
+    """Return the plan with the epoch's time for ``current_timestamp()`` and the like, as Spark puts it there."""
     if not has_current_time(jvm, plan):
         return plan
     from pyspark import SparkContext

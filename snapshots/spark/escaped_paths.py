@@ -18,12 +18,12 @@ _ESCAPED = re.compile(r'[\s"#<>?{}|\\^`%\[\]]')
 
 
 def escaped_in(path: str) -> list[str]:
-    """The characters of a path that Spark's state reader escapes."""
+    """Return the characters of a path that Spark's state reader escapes."""
     return sorted({*_ESCAPED.findall(path)})
 
 
 def path_for_reader(spark: SparkSession, checkpoint: str) -> str:
-    """The path at which Spark's state reader finds a checkpoint: if need be, a link to it on this machine."""
+    """Return the path at which Spark's state reader finds a checkpoint: if need be, a link to it on this machine."""
     local = local_path(checkpoint)
     if local is None or not escaped_in(checkpoint) or not str(spark.sparkContext.master).startswith("local"):
         return checkpoint
@@ -35,5 +35,5 @@ def path_for_reader(spark: SparkSession, checkpoint: str) -> str:
 
 @cache
 def _links() -> tempfile.TemporaryDirectory[str]:
-    """The process's folder of links: Spark may read as long as the process runs."""
+    """Return the process's folder of links: Spark may read as long as the process runs."""
     return tempfile.TemporaryDirectory(prefix="streamstate-")

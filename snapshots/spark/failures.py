@@ -1,4 +1,4 @@
-"""What is raised while a capture reads state that may be gone, by Spark or without it."""
+"""Errors that can occur while a capture reads state that may be gone, with Spark or without it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?:No module named 
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What reading an epoch can raise because a file is gone or damaged, and what else a job of Spark can raise.
+    """Return the exceptions that reading an epoch can raise: a file is gone or damaged, or a job of Spark failed.
 
     What fails while Arrow is being fetched surfaces as Py4J's own error. Nothing of Spark's is among them as long as
     Spark has not been loaded, which takes a third of a second.
@@ -35,7 +35,7 @@ def failures() -> tuple[type[Exception], ...]:
 
 
 def innermost(error: BaseException) -> str:
-    """What the cause of the causes of an error says, in one line: Spark's own errors hide it behind several others."""
+    """Return the first line of an error's innermost cause: Spark's own errors hide it behind several others."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while java is not None and (cause := java.getCause()) is not None:
         java = cause
@@ -47,7 +47,7 @@ def innermost(error: BaseException) -> str:
 
 
 def worker_was_late(error: Exception) -> bool:
-    """Whether a query failed because Spark waited too long for a Python process that it had started.
+    """Return whether a query failed because Spark waited too long for a Python process that it had started.
 
     Spark waits ten seconds, which no setting changes, and a busy machine may need longer. What the query was about to
     do has not begun, so it can be started again.
@@ -60,7 +60,7 @@ class TooLargeError(Exception):
 
 
 def fetched(frame: DataFrame) -> pa.Table:
-    """A frame's rows.
+    """Return a frame's rows.
 
     Raises:
         TooLargeError: Spark refuses to let the driver fetch so much.
@@ -76,7 +76,7 @@ def fetched(frame: DataFrame) -> pa.Table:
 
 
 def executor_error(error: Exception) -> CaptureError | None:
-    """The error to raise instead of Spark's; None if the cause is not on the executors."""
+    """Return the error to raise instead of Spark's; None if the cause is not on the executors."""
     if _MAX_RESULT in str(error):
         return CaptureError(
             "The executors report more about one epoch than the driver accepts: 8 bytes for each changed key.\n"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _WAIT = "3s"
-"""How long Spark may take to say why a transfer failed. It does so at once, unless another program had connected."""
+"""Spark's time to give the cause of a failed transfer. It does so at once, unless another program had connected."""
 
 
 class NotServedError(PySparkRuntimeError):
@@ -28,7 +28,7 @@ class NotServedError(PySparkRuntimeError):
 
 
 def to_arrow(frame: DataFrame) -> pa.Table:
-    """A frame's rows, as ``frame.toArrow()`` returns them. If another program came first, Spark serves them once more.
+    """Return a frame's rows, as ``frame.toArrow()`` does. If another program came first, Spark serves them again.
 
     Raises:
         NotServedError: Another program came first both times.
@@ -82,7 +82,7 @@ def fetched(frame: DataFrame) -> pa.Table:
 
 
 def _is_fetched(frame: DataFrame) -> bool:
-    """Whether Arrow has the types of a frame."""
+    """Return whether Arrow has the types of a frame."""
     try:
         to_arrow(frame)
     except (PySparkException, Py4JJavaError):
@@ -116,4 +116,4 @@ class _JavaFrame:
         except Py4JJavaError as error:
             if error.java_exception.getClass().getSimpleName() != "TimeoutException":
                 raise
-            self.answered = False  # PySpark goes on with the transfer's own error
+            self.answered = False  # PySpark then raises the transfer's own error

@@ -18,7 +18,7 @@ METADATA = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMeta
 
 @dataclass(frozen=True)
 class EpochClock:
-    """What Spark knows of an epoch apart from its offsets."""
+    """The facts of an epoch that Spark plans with, apart from its offsets."""
 
     watermark: int = 0
     """In milliseconds since 1970; 0 if there is none."""
@@ -74,7 +74,7 @@ def incremental(
 
 
 def pinned_settings(spark: SparkSession) -> dict[str, str]:
-    """The settings, as a session has them, to which the first epoch of a query pins it."""
+    """Return the settings, as a session has them, to which the first epoch of a query pins it."""
     return dict(_described(spark, _NO_TIME)["conf"])
 
 

@@ -108,7 +108,7 @@ def lasting_jobs() -> Iterator[None]:
 
 
 def _in_main_thread() -> bool:
-    """Whether signals are handled in this thread."""
+    """Return whether signals are handled in this thread."""
     return threading.current_thread() is threading.main_thread()
 
 
@@ -128,7 +128,7 @@ class _Interrupted(BaseException):
 def spare_other_calls() -> None:
     """Make an interrupted call of this process's Spark close only its own connection; the next call opens another.
 
-    What the call started in the JVM goes on there; stopping it is up to the caller, or to :func:`own_interrupt`. If
+    What the call started in the JVM continues there; stopping it is up to the caller, or to :func:`own_interrupt`. If
     Spark does not run, or uses py4j's other threading model, nothing happens.
     """
     if sys.modules.get("pyspark") is None:
@@ -149,7 +149,7 @@ def _client_class() -> Any:
     from py4j.clientserver import ClientServerConnection, JavaClient
 
     class Connection(ClientServerConnection):  # type: ignore[misc]  # py4j has no annotations
-        """Closes itself when anything but an ordinary exception cuts a call short."""
+        """A connection that closes itself when anything but an ordinary exception cuts a call short."""
 
         def send_command(self, command: str) -> Any:
             try:
@@ -164,7 +164,7 @@ def _client_class() -> Any:
                 raise
 
     class Client(JavaClient):  # type: ignore[misc]
-        """Uses such connections, also in place of those that threads opened before."""
+        """A client with such connections, also in place of those that threads opened before."""
 
         def _get_connection(self) -> Any:
             connection = super()._get_connection()

@@ -33,7 +33,7 @@ HOW_TO_GET = """\
 Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless   (newer releases: openjdk-21-jre-headless)
 macOS:           brew install openjdk@17
 conda:           conda install -c conda-forge openjdk=17"""
-"""How to install Java, in three lines."""
+"""Instructions for installing Java, in three lines."""
 
 SYSTEM_FOLDERS = (
     "usr/lib/jvm/*",
@@ -74,7 +74,7 @@ class _Java:
 
 
 def find_java() -> Path:
-    """The home folder of the first Java 17 or 21 found, which contains ``bin/java``.
+    """Return the home folder of the first Java 17 or 21 found, which contains ``bin/java``.
 
     Raises:
         JavaNotFoundError: there is none. The message lists what was found instead, and how to install Java.
@@ -126,7 +126,7 @@ def ensure_java() -> Path:
 
 
 def _first_fitting() -> tuple[Path, Path]:
-    """The first ``java`` that Spark can use, and its home."""
+    """Return the first ``java`` that Spark can use, and its home."""
     unusable = []
     for program in _programs():
         java = _run(program)
@@ -140,7 +140,7 @@ def _first_fitting() -> tuple[Path, Path]:
 
 
 def _programs() -> Iterator[Path]:
-    """Every ``java`` to run, each file once, explicitly chosen ones first."""
+    """Return every ``java`` to run, each file once, explicitly chosen ones first."""
     seen = set()
     for program in _places():
         file = program.resolve()
@@ -150,7 +150,7 @@ def _programs() -> Iterator[Path]:
 
 
 def _places() -> Iterator[Path]:
-    """The paths at which a ``java`` may be."""
+    """Return the paths at which a ``java`` may be."""
     if named := _named():
         yield named
     for folder in os.environ.get("PATH", "").split(os.pathsep):
@@ -167,7 +167,7 @@ def _places() -> Iterator[Path]:
 
 
 def _named() -> Path | None:
-    """The ``java`` of ``JAVA_HOME``; it is tried even if it does not exist, so that the message can name it."""
+    """Return the ``java`` of ``JAVA_HOME``; it is tried even if it does not exist, so that the message can name it."""
     home = os.environ.get("JAVA_HOME")
     return _program(Path(home)) if home else None
 

@@ -1,4 +1,4 @@
-"""Whether a streaming query keeps state."""
+"""Return whether a streaming query keeps state."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _STATELESS = frozenset(_STATELESS_NAMES.split())
 
 
 def keeps_state(frame: DataFrame) -> bool:
-    """Whether a streaming operator in the plan of a frame keeps state."""
+    """Return whether a streaming operator in the plan of a frame keeps state."""
     return not all(_is_stateless(node) for node in _streaming(frame._jdf.queryExecution().analyzed()))
 
 
 def _streaming(node: Any) -> Iterator[Any]:
-    """The streaming nodes of a plan."""
+    """Return the streaming nodes of a plan."""
     if node.isStreaming():
         yield node
         children = node.children()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError, QueryError
+from streamstate.errors import InvalidArgumentError, QueryError, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -14,7 +14,7 @@ _CHECKED = "spark.sql.streaming.unsupportedOperationCheck"
 
 
 def known_mode(mode: str) -> str:
-    """The mode, if it is one."""
+    """Return the mode; raise if it is not one."""
     if mode not in MODES:
         raise InvalidArgumentError(f"Invalid mode {mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}.")
     return mode
@@ -64,7 +64,7 @@ def output_mode(frame: DataFrame, given: str | None = None, known: str | None = 
 
 
 def mode_refusals(frame: DataFrame) -> dict[str, str]:
-    """Why Spark refuses each mode for a query; empty for a mode that it accepts."""
+    """Return Spark's reason to refuse each mode for a query; empty for a mode that it accepts."""
     return {mode: _refusal(frame, mode) for mode in MODES}
 
 
@@ -79,9 +79,3 @@ def _refusal(frame: DataFrame, mode: str) -> str:
     except AnalysisException as error:
         return first_line(error)
     return ""
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a Spark error, without SQLSTATE, plan and stack trace."""
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return line.partition(" SQLSTATE:")[0].rstrip(";")

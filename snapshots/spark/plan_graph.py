@@ -73,7 +73,7 @@ def last_execution(query: StreamingQuery) -> Any:
 
 
 def graph_of(execution: Any) -> PlanGraph:
-    """The plan of a batch, which :func:`last_execution` returned, with its current metrics."""
+    """Return the plan of a batch, which :func:`last_execution` returned, with its current metrics."""
     nodes: list[PlanNode] = []
     _walk(execution.executedPlan(), nodes)
     return PlanGraph(int(execution.currentBatchId()), tuple(nodes))

@@ -1,4 +1,4 @@
-"""What Spark plans the first epoch after a restart with: the session's pinned settings, and the state's unique ids."""
+"""Settings of the first epoch after a restart: those that the query is pinned to, and the state's unique ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMMIT_LOG_IS_READ_ONLY = True
 def pinned_session(
     spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, conf: Mapping[str, str]
 ) -> SparkSession:
-    """A separate session with the settings that a query is pinned to.
+    """Return a separate session with the settings that a query is pinned to.
 
     Args:
         spark: the session to copy.
@@ -45,7 +45,7 @@ def pinned_session(
 
 
 def state_ids(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> Any:
-    """The unique ids of the state's files at an epoch, by operator; empty in format 1, and before the first epoch."""
+    """Return the unique ids of the state's files at an epoch, by operator; empty in format 1 and at the beginning."""
     jvm: Any = spark._jvm
     found = jvm.scala.collection.mutable.HashMap()
     if epoch >= 0:

@@ -121,7 +121,7 @@ def advise(spark: SparkSession) -> None:
 
 
 def running_session() -> SparkSession | None:
-    """The classic session in use; None if Spark is not running, or behind Spark Connect."""
+    """Return the classic session in use; None if Spark is not running, or behind Spark Connect."""
     if sys.modules.get("pyspark") is None or uses_connect():
         return None
     from pyspark import SparkContext
@@ -132,7 +132,7 @@ def running_session() -> SparkSession | None:
 
 
 def session_in_use(spark: SparkSession | None, *, connect: bool = False) -> SparkSession:
-    """The session that was given, or the one that runs, perhaps behind Spark Connect.
+    """Return the session that was given, or the one that runs, perhaps behind Spark Connect.
 
     Raises:
         SparkConnectError: it has to be a classic session, and this process uses Spark Connect.
@@ -149,7 +149,7 @@ def session_in_use(spark: SparkSession | None, *, connect: bool = False) -> Spar
 
 
 def given_session(spark: SparkSession | None) -> SparkSession:
-    """The session that was given, the one that runs, or a new embedded one.
+    """Return the session that was given, the one that runs, or a new embedded one.
 
     Raises:
         SparkConnectError: the session, or this process, uses Spark Connect.
@@ -239,7 +239,7 @@ def _ended_by_an_interrupt() -> Iterator[None]:
 
 
 def _printed(output: bytes) -> str:
-    """The lines of output that say why Java did not start."""
+    """Return the lines of output that say why Java did not start."""
     lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
     return "; ".join([line for line in lines if line and not line.startswith("WARNING: ")][:_LINES_OF_JAVA])
 
@@ -276,7 +276,7 @@ def _sockets() -> dict[str, str]:
 
 
 def _driver_memory() -> int:
-    """A quarter of the memory that this process may use, from 1 to 4 GiB; RocksDB's own memory comes on top."""
+    """Return a quarter of the memory that this process may use, from 1 to 4 GiB; RocksDB's own memory comes on top."""
     import psutil
 
     available = psutil.virtual_memory().total
@@ -328,12 +328,12 @@ def _set(spark: SparkSession, key: str, value: str | None) -> bool:
 
 
 def _text(value: object) -> str:
-    """A setting's value as Spark writes it."""
+    """Return a setting's value as Spark writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _did_not_start(error: Exception, requested: dict[str, str], log: str | None) -> str:
-    """The message for a Spark that did not start."""
+    """Return the message for a Spark that did not start."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     settings = ", ".join(f"{key}={value}" for key, value in requested.items())
     given = f"\nSettings given: {settings}." if settings else ""

@@ -1,4 +1,4 @@
-"""Compares the state in two checkpoints: every table, key by key, as Spark's own state reader returns it.
+"""A comparison of the state in two checkpoints: every table, key by key, as Spark's own state reader returns it.
 
 Spark's executors read and compare; only a digest of each table and the few rows to show come to the driver.
 """
@@ -37,7 +37,7 @@ class StateAt:
 
 @dataclass(frozen=True)
 class TableDifference:
-    """How one state table differs between two states."""
+    """The difference between two states of one table."""
 
     table: str
     why: str
@@ -77,7 +77,7 @@ class StateComparison:
 def state_differences(
     spark: SparkSession, one: StateAt, other: StateAt, *, limit: int = _LIMIT, exact: bool = False
 ) -> list[TableDifference]:
-    """The state tables that differ between two states; an empty list means that the states are the same.
+    """Return the state tables that differ between two states; an empty list means that the states are the same.
 
     Each state is read with the settings that its own query is pinned to, so the two may have different numbers of
     partitions, checkpoint formats and state store providers. Every row counts, with its key, its value and, in a
@@ -137,7 +137,7 @@ def _differences(
 def differences_from(
     spark: SparkSession, state: StateAt, expected: Mapping[str, DataFrame], *, limit: int = _LIMIT
 ) -> tuple[list[TableDifference], dict[str, int]]:
-    """How a state differs from the rows that its tables should have, as :func:`state_differences`; and how many it has.
+    """Compare a state with the rows that its tables should have, as :func:`state_differences`; and count its rows.
 
     Args:
         spark: the session whose cluster compares.
@@ -171,7 +171,7 @@ class _Table:
 
     @classmethod
     def expected(cls, name: str, frame: DataFrame) -> _Table:
-        """The rows that a table should have, in any partition; the position in a list comes last, as in a state."""
+        """Return the rows that a table should have, in any partition; positions in lists come last, as in a state."""
         from pyspark.sql import functions as F
 
         names = sorted(frame.columns, key=lambda column: column == POSITION)
@@ -195,7 +195,7 @@ class _Table:
         return sum(sums[0] for sums in self.counted.values())
 
     def spread(self, partitions: int) -> tuple[int, ...]:
-        """The number of rows in each partition."""
+        """Return the number of rows in each partition."""
         count = max([partitions, *(partition + 1 for partition in self.counted)])
         return tuple(self.counted.get(partition, (0,))[0] for partition in range(count))
 
@@ -244,7 +244,7 @@ def _missing(name: str, left: _Table | None, right: _Table | None, states: tuple
 
 
 def _by_rows(left: _Table, right: _Table, limit: int) -> Iterator[TableDifference]:
-    """The rows that one of two tables has more often than the other, if there are any."""
+    """Return the rows that one of two tables has more often than the other, if there are any."""
     from pyspark.sql import functions as F
 
     signed = [table.texts.select("text", F.lit(sign).alias("times")) for table, sign in ((left, 1), (right, -1))]

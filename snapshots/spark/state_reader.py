@@ -12,7 +12,7 @@ import pyarrow as pa
 from streamstate.errors import CheckpointError, DamagedCheckpointError, NoStateError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import UnsupportedChangelogError
-from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, require_known_types, table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, described_view
@@ -63,7 +63,7 @@ class StateFrame:
     frame: DataFrame
 
     def log_columns(self) -> pa.Schema:
-        """The columns of the changelog that the rows go into."""
+        """Return the columns of the changelog that the rows go into."""
         from streamstate.snapshots.spark.fetching import to_arrow
 
         schema = to_arrow(self.frame.limit(0)).schema
@@ -76,7 +76,7 @@ class StateFrame:
 
 @dataclass
 class StateReader:
-    """Reads one checkpoint's state with the settings that its query is pinned to.
+    """A reader of one checkpoint's state, with the settings that its query is pinned to.
 
     The settings go into a separate session, so that the user's session is unchanged.
     """
@@ -105,7 +105,7 @@ class StateReader:
         return self.given or session()
 
     def sources(self, epoch: int) -> list[StateSource]:
-        """The query's state tables, looked up again when a restart or repartitioning may have changed them."""
+        """Return the query's state tables, looked up again when a restart or repartitioning may have changed them."""
         written = self.checkpoint.operators_fingerprint()
         if not written:
             raise no_state(self.checkpoint)
@@ -113,7 +113,7 @@ class StateReader:
         promotion = self.checkpoint.promotion
         fingerprint = (*written, str(run), str(self.checkpoint.partitions(epoch)), promotion.id if promotion else "")
         if fingerprint != self._fingerprint:
-            self._sources = recorded_sources(self.checkpoint, epoch)
+            self._sources = sources_in_metadata(self.checkpoint, epoch)
             formats = table_formats(self.checkpoint, epoch)
             self._formats = dict(zip((source.table for source in self._sources), formats, strict=True))
             self._legacy_operators = self.checkpoint.legacy_operators()
@@ -121,7 +121,7 @@ class StateReader:
         return self._sources
 
     def format(self, source: StateSource) -> TableFormat:
-        """How a table's rows stand in its changelog files, at the epoch for which tables were last looked up.
+        """Return a table's on-disk format at the epoch for which tables were last looked up.
 
         Raises:
             UnsupportedChangelogError: only Spark can read them.
@@ -132,7 +132,7 @@ class StateReader:
         return found
 
     def together(self, epochs: list[int]) -> list[int]:
-        """The longest prefix of some epochs that can be read together; empty only if ``epochs`` is.
+        """Return the longest prefix of some epochs that can be read together; empty only if ``epochs`` is.
 
         Spark's change feed ends at a batch that repartitioned the state; that batch has to be read whole and alone, and
         so has the first one after a promotion, whose changes are those of the fork.
@@ -148,16 +148,16 @@ class StateReader:
         return epochs
 
     def has_feed(self, source: StateSource, epochs: Sequence[int]) -> bool:
-        """Whether Spark may have a change feed for some epochs; only reading it shows whether it does."""
+        """Return whether Spark may have a change feed for some epochs; only reading it shows whether it does."""
         return source.shape is not Shape.TIMERS and not self._whole(epochs[0])
 
     def _whole(self, epoch: int) -> bool:
-        """Whether an epoch's changes do not follow from the state of the epoch before it."""
+        """Return whether an epoch has to be read whole: its changes do not follow from the state before it."""
         promotion = self.checkpoint.promotion
         return self.checkpoint.repartitioned(epoch) or (promotion is not None and epoch == promotion.epoch + 1)
 
     def advice(self, source: StateSource, epochs: Sequence[int]) -> str | None:
-        """What would make epochs without a change feed cheap to capture; None if nothing would."""
+        """Return advice that makes epochs without a change feed cheap to capture; None if there is none."""
         planned = self.checkpoint.planned(epochs[-1])
         provider = planned.conf.get("spark.sql.streaming.stateStore.providerClass", "") if planned else ""
         if "RocksDB" not in provider:
@@ -169,7 +169,7 @@ class StateReader:
         )
 
     def changes(self, source: StateSource, first: int, last: int) -> StateRows:
-        """The change feed of epochs ``first`` to ``last``, both included.
+        """Return the change feed of epochs ``first`` to ``last``, both included.
 
         Raises:
             TooLargeError: Spark refuses to let the driver fetch so much.
@@ -177,7 +177,7 @@ class StateReader:
         return _fetched(self.feed(source, first, last))
 
     def whole(self, source: StateSource, epochs: list[int]) -> StateRows:
-        """The whole state at each of some epochs, in one job.
+        """Return the whole state at each of some epochs, in one job.
 
         Raises:
             TooLargeError: as :meth:`changes`.
@@ -191,7 +191,7 @@ class StateReader:
         return self._flat(self._load(source, last, options), source)
 
     def state(self, source: StateSource, epoch: int) -> StateFrame:
-        """The whole state at an epoch, not fetched; for lists with a column that keeps the order of their elements."""
+        """Return the whole state at an epoch, not fetched; for lists with a column that keeps their order."""
         from pyspark.sql import functions as F
 
         flat = self._flat(self._marked(source, epoch), source)
@@ -200,7 +200,7 @@ class StateReader:
         return StateFrame(flat.columns, flat.frame.withColumn(ORDER, F.monotonically_increasing_id()))
 
     def both(self, source: StateSource, epoch: int) -> StateFrame:
-        """The whole states at an epoch and at the one before, all rows of a key in one partition."""
+        """Return the whole states at an epoch and at the one before, all rows of a key in one partition."""
         from pyspark.sql import functions as F
 
         now = self.state(source, epoch)
@@ -212,21 +212,21 @@ class StateReader:
         return StateFrame(now.columns, frame.repartition(F.to_json(F.struct(*keys))) if keys else frame.coalesce(1))
 
     def frame(self, source: StateSource, epoch: int) -> DataFrame:
-        """The whole state at an epoch as Spark returns it, not fetched."""
+        """Return the whole state at an epoch as Spark returns it, not fetched."""
         return self._load(source, epoch, {"batchId": str(epoch)})
 
     def table(self, source: StateSource, epoch: int) -> DataFrame:
-        """The whole state at an epoch with the columns of the state table, not fetched."""
+        """Return the whole state at an epoch with the columns of the state table, not fetched."""
         state = self.state(source, epoch)
         frame = state.frame.drop(EPOCH, CHANGE, PARTITION)
         return with_list_positions(frame, state.columns.spark_keys) if source.shape is Shape.LIST else frame
 
     def counters(self, epoch: int) -> list[StateSource]:
-        """The counters that joins keep beside their rows: not state tables, but part of the state."""
+        """Return the counters that joins keep beside their rows: not state tables, but part of the state."""
         return join_counters(self.session(epoch), self.checkpoint, epoch)
 
     def _marked(self, source: StateSource, epoch: int) -> DataFrame:
-        """The whole state at an epoch, with the columns that only the change feed has."""
+        """Return the whole state at an epoch, with the columns that only the change feed has."""
         frame = self.frame(source, epoch)  # raises if PySpark is missing
 
         from pyspark.sql import functions as F
@@ -247,7 +247,7 @@ class StateReader:
         return reader.load(self._location(spark, source))
 
     def _location(self, spark: SparkSession, source: StateSource) -> str:
-        """Where Spark reads a table: for session windows of an older Spark it needs metadata that is not there."""
+        """Return the path at which Spark reads a table: session windows of an older Spark need metadata of ours."""
         operators = [operator for operator in self._legacy_operators if operator.prefix]
         if source.options["operatorId"] not in {str(operator.number) for operator in operators}:
             return path_for_reader(spark, self.checkpoint.path)
@@ -261,7 +261,7 @@ class StateReader:
             self._known_types = known
 
     def session(self, epoch: int) -> SparkSession:
-        """A separate session with the settings that the query was pinned to at an epoch."""
+        """Return a separate session with the settings that the query was pinned to at an epoch."""
         self._require_known_types(epoch)
         # Capture's jobs share a pool, so that they cannot starve the query's under a fair scheduler.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
@@ -279,7 +279,7 @@ class StateReader:
 
 
 def with_list_positions(state: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The state of a list, as :meth:`StateReader.state` returns it, with the position of each element of a key."""
+    """Return a state of lists, as :meth:`StateReader.state` does, with the position of each element of a key."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -290,7 +290,7 @@ def with_list_positions(state: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def no_state(checkpoint: CheckpointFiles) -> CheckpointError:
-    """The error for a query that has committed epochs and no state store."""
+    """Return the error for a query that has committed epochs and no state store."""
     epochs = checkpoint.committed()
     if epochs and checkpoint.unique_ids(epochs[-1]):
         return DamagedCheckpointError.file(
@@ -318,7 +318,7 @@ def _selection(frame: DataFrame, source: StateSource) -> tuple[Columns, list[Col
 
 
 def nullable(column: pa.Field) -> pa.Field:
-    """The field, nullable throughout: Spark's change feed and whole state disagree on what is nullable."""
+    """Return the field, nullable throughout: Spark's change feed and whole state disagree on what is nullable."""
     return pa.field(column.name, _nullable_type(column.type), nullable=True)
 
 

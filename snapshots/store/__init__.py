@@ -1,1 +1,1 @@
-"""What is written here: the Delta tables of a store."""
+"""The Delta tables of a store."""

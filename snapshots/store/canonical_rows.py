@@ -17,7 +17,7 @@ _PIECE = 0xFFFFFFFF
 
 
 def canonical_text(schema: StructType, names: Iterable[str] | None = None) -> Column:
-    """Some columns of a frame (all, without ``names``) in the types of ``native_types`` as one canonical text.
+    """Return some columns of a frame (all, without ``names``) in the types of ``native_types`` as one canonical text.
 
     The order of a map's entries does not matter, that of an array's elements does. The two zeros of IEEE 754 differ,
     and NaN equals NaN. The session's time zone has to be UTC, so that no two timestamps print the same.
@@ -54,7 +54,7 @@ def _json(column: Column) -> Column:
 
 
 def _lossless(column: Column, kind: DataType) -> Column:
-    """A value in a form that JSON keeps exactly."""
+    """Return a value in a form that JSON keeps exactly."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -88,7 +88,7 @@ def _lossless_map(column: Column, kind: MapType) -> Column:
 
 
 def column_named(name: str) -> Column:
-    """A column by its exact name, whatever characters it has."""
+    """Return a column by its exact name, whatever characters it has."""
     from pyspark.sql import functions as F
 
     return F.col("`" + name.replace("`", "``") + "`")

@@ -1,4 +1,4 @@
-"""A state table's changelog: its schema, and how to rebuild an epoch's state from it.
+"""A state table's change log: its schema, and how to rebuild an epoch's state from it.
 
 The columns are ``_epoch, _change, _partition``, then the key columns, then the value columns. There is one row per key
 and epoch in which the key changed (``put`` or ``delete``); ``keyframe`` rows repeat all live keys at one epoch.
@@ -43,7 +43,7 @@ class Operator:
 
 
 def log_schema(rows: pa.Schema, keys: Sequence[str], operator: Operator | None = None) -> pa.Schema:
-    """The schema with its key columns and its operator marked, so that the log describes itself."""
+    """Return the schema with its key columns and its operator marked, so that the log describes itself."""
     marked = [field.with_metadata(KEY_MARK) if field.name in keys else field for field in rows]
     if operator is not None:
         at = rows.get_field_index(CHANGE)
@@ -52,7 +52,7 @@ def log_schema(rows: pa.Schema, keys: Sequence[str], operator: Operator | None =
 
 
 def operator_of(schema: pa.Schema) -> Operator | None:
-    """The operator of a log's schema; None if the log was written before operators were recorded."""
+    """Return the operator of a log's schema; None if it names none."""
     marks = schema.field(CHANGE).metadata or {}
     if _OPERATOR not in marks:
         return None
@@ -60,18 +60,18 @@ def operator_of(schema: pa.Schema) -> Operator | None:
 
 
 def key_columns(schema: pa.Schema) -> list[str]:
-    """The key columns of a log's schema."""
+    """Return the key columns of a log's schema."""
     return [field.name for field in schema if (field.metadata or {}).get(b"streamstate.key")]
 
 
 def value_columns(schema: pa.Schema) -> list[str]:
-    """The value columns of a log's schema."""
+    """Return the value columns of a log's schema."""
     keys = {*key_columns(schema), EPOCH, CHANGE, PARTITION}
     return [name for name in schema.names if name not in keys]
 
 
 def with_beginning(schema: pa.Schema, existing: pa.Schema, epoch: int) -> pa.Schema:
-    """The schema, with the value columns that the existing log lacks marked as starting at an epoch."""
+    """Return the schema, with the value columns that the existing log lacks marked as starting at an epoch."""
     added = {*value_columns(schema)} - {*existing.names}
     return pa.schema([field.with_metadata({_BEGINS: str(epoch)}) if field.name in added else field for field in schema])
 
@@ -91,7 +91,7 @@ def state_at(
     *,
     generation: int | None = None,
 ) -> pa.Table:
-    """Some columns of a state table at an epoch, rebuilt from its log alone.
+    """Return some columns of a state table at an epoch, rebuilt from its log alone.
 
     Every reader of the log follows this rule: the newest row of each key since the keyframe counts, unless it is a
     delete. Columns that the log does not have (yet) are left out.
@@ -144,7 +144,7 @@ def rows_since(
     *,
     after: int | None = None,
 ) -> pa.RecordBatchReader:
-    """The log's rows that make up the state at ``last``: the keyframe's, if there is one, and the changes after it.
+    """Return the rows that make up the state at ``last``: the keyframe's, if there is one, and the changes after it.
 
     With ``after``, the changes after that epoch.
     """

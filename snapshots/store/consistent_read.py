@@ -35,7 +35,7 @@ def consistent_read() -> Iterator[None]:
 
 
 def read_once(source: object, read: Callable[[], T]) -> T:
-    """What ``read`` returns; inside :func:`consistent_read`, what it returned the first time for this source."""
+    """Return ``read()``; inside :func:`consistent_read`, its first result for this source."""
     results = _results.get()
     if results is None:
         return read()

@@ -59,7 +59,7 @@ def declare(layout: Layout, variable: DeclaredVariable) -> None:
 
 
 class DeclaredVariables:
-    """Reads a store's table of variables, and reads it again only after it has changed. Safe from any thread."""
+    """A store's table of variables, read again only after it has changed. Safe from any thread."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -68,7 +68,7 @@ class DeclaredVariables:
         self._lock = threading.Lock()
 
     def all(self) -> dict[str, DeclaredVariable]:
-        """The variables by name, sorted; none in a store from before there were any.
+        """Return the variables by name, sorted; none in a store from before there were any.
 
         Raises:
             NewerStoreError: a newer version of streamstate declared one.

@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 
 def database_errors() -> tuple[type[Exception], ...]:
-    """What DuckDB raises; nothing as long as it has not been loaded."""
+    """Return DuckDB's exceptions; none while it has not been loaded."""
     loaded = sys.modules.get("duckdb")
     return () if loaded is None else (loaded.Error,)
 
 
 def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
+    """Return a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as SQL identifiers, separated by commas."""
+    """Return names as SQL identifiers, separated by commas."""
     return ", ".join(map(quoted, names))
 
 
 def same(left: str, right: str, names: Sequence[str]) -> str:
-    """The SQL condition that two relations agree in some columns; NULL equals NULL."""
+    """Return the SQL condition that two relations agree in some columns; NULL equals NULL."""
     return " AND ".join(f"{left}.{quoted(name)} IS NOT DISTINCT FROM {right}.{quoted(name)}" for name in names)
 
 
 def embedded(**settings: Any) -> duckdb.DuckDBPyConnection:
-    """A new in-memory DuckDB with no access to files, the network or the caller's variables."""
+    """Return a new in-memory DuckDB with no access to files, the network or the caller's variables."""
     import duckdb  # a capture seldom needs it
 
     connection = duckdb.connect(config={"python_enable_replacements": "false"})

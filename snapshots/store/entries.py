@@ -1,4 +1,4 @@
-"""What a manifest says of each epoch.
+"""The entries of a manifest, one for each epoch.
 
 A question about a long history needs few of its epochs. So the rows stay in columns, each is made an entry when it is
 looked at, and what concerns all of them is computed from the columns.
@@ -31,16 +31,16 @@ _SHARED = ("status", "run_id", "time_source", "mode")
 # A long history holds many of these and of the next: slots, and one copy of each name, keep them small.
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """What the manifest says of one state table at one epoch."""
+    """The manifest's facts of one state table at one epoch."""
 
     rows: int | None
     """Live rows at the epoch; None if capture has not counted them, because it only read what changed."""
     changes: int
-    """Rows that the epoch itself added to the changelog, without keyframe rows."""
+    """Rows that the epoch itself added to the change log, without keyframe rows."""
     keyframe: int | None
     """The keyframe from which reading the epoch starts; None: it starts from the log's beginning."""
     generation: int | None = field(default=None, compare=False)
-    """How many runs of retention the manifest that says so had been through; a log that has been through more may
+    """The number of runs of retention before the manifest was read; a log that has been through more may
     lack the keyframe. None if this is not in a manifest yet."""
 
 
@@ -58,22 +58,22 @@ class Entry:
     input_rows: int | None = None
     tables: dict[str, TableEntry] = field(default_factory=dict)
     sources: str | None = None
-    """What is known of each source beside its offset, as JSON (see ``sources``). None if Spark had purged it, or if
-    the store is older than the column."""
+    """The facts of each source beside its offset, as JSON (see ``sources``). None if Spark had purged
+    it."""
     began_at: datetime | None = None
-    """When Spark planned the epoch's batch, which is its processing time; None as for ``sources``."""
+    """The time at which Spark planned the epoch's batch: its processing time; None as for ``sources``."""
     time_source: str | None = None
-    """Where ``committed_at`` comes from: ``commit`` or ``offsets`` (see ``commit_times``); None in older stores."""
+    """The source of ``committed_at``: ``commit`` or ``offsets`` (see ``commit_times``); None if there is no time."""
     mode: str | None = None
-    """``real-time`` if Spark ran the epoch in its real-time mode, as far as that shows; otherwise None."""
+    """``real-time`` if the epoch's files show that mode of Spark's; otherwise None."""
     next_watermark: datetime | None = None
     """The watermark that the next epoch begins with; 1970-01-01: there is none; None: unknown, as for ``sources``."""
     generation: int = field(default=0, compare=False)
-    """How many runs of retention the manifest had been through when it was read."""
+    """The number of runs of retention that the manifest had been through when it was read."""
 
     @property
     def captured(self) -> bool:
-        """Whether the store has the epoch's state."""
+        """True if the store has the epoch's state."""
         return self.status == CAPTURED
 
     @property
@@ -83,7 +83,7 @@ class Entry:
         return sum(known) if len(known := [rows for rows in counts if rows is not None]) == len(counts) else None
 
     def counted(self, counts: Mapping[str, Mapping[int, int]]) -> Entry:
-        """The entry, with rows that have been counted since, given by table and epoch."""
+        """Return the entry, with rows that have been counted since, given by table and epoch."""
         found = {
             name: replace(table, rows=counts[name][self.epoch])
             for name, table in self.tables.items()
@@ -93,32 +93,32 @@ class Entry:
 
     @classmethod
     def gap(cls, epoch: int) -> Entry:
-        """The row of an epoch that Spark purged before it was captured."""
+        """Return the row of an epoch that Spark purged before it was captured."""
         return cls(epoch, GAP)
 
 
 class TableCounts:
-    """What a manifest's entries, ascending by epoch, say of the rows of one state table."""
+    """The row counts of one state table in a manifest's entries, ascending by epoch."""
 
     def __init__(self, entries: Sequence[Entry], table: str) -> None:
         self._entries = entries
         self._table = table
 
     def changes_since(self, keyframe: int | None) -> int:
-        """How many rows the epochs after a keyframe (None: after the last gap), up to the newest, added to the log."""
+        """Count the rows that the epochs after a keyframe (None: after the last gap) added to the log."""
         return sum(facts.changes for facts in self._since(0 if keyframe is None else keyframe + 1))
 
     def counted_since(self, keyframe: int | None) -> int | None:
-        """The live rows that were counted last, at a keyframe (None: after the last gap) or later; None if never."""
+        """Return the live rows counted last, at a keyframe (None: after the last gap) or later; None if never."""
         return next((facts.rows for facts in self._since(keyframe or 0) if facts.rows is not None), None)
 
     def _since(self, first: int) -> Iterator[TableEntry]:
-        """What the manifest says of the epochs from one on, unless there is a gap, newest first."""
+        """Return the manifest's facts of the epochs from one on, unless there is a gap, newest first."""
         later = itertools.takewhile(lambda entry: entry.captured and entry.epoch >= first, reversed(self._entries))
         return (entry.tables[self._table] for entry in later if self._table in entry.tables)
 
     def most(self) -> int:
-        """The most rows that can live at the newest epoch: those counted last, and one for each change since."""
+        """Return the most rows that can live at the newest epoch: those counted last, and one for each change since."""
         changes = 0
         for entry in reversed(self._entries):
             known = entry.tables.get(self._table)
@@ -132,7 +132,7 @@ class Entries(Sequence[Entry]):
     """A manifest's rows, ascending by epoch.
 
     Args:
-        rows: the rows, with the manifest's columns or those of an earlier version of streamstate, in any order.
+        rows: the rows, with the manifest's columns, in any order.
         generation: how many runs of retention the manifest had been through when they were read.
     """
 
@@ -163,7 +163,7 @@ class Entries(Sequence[Entry]):
 
     @cached_property
     def commit_times(self) -> dict[int, datetime | None]:
-        """When each captured epoch was committed, by epoch."""
+        """The time of each captured epoch's commit, by epoch."""
         times = zip(self.epochs.tolist(), self.is_captured.tolist(), self.values("committed_at"), strict=True)
         return {epoch: time for epoch, captured, time in times if captured}
 
@@ -179,7 +179,7 @@ class Entries(Sequence[Entry]):
         return next((entry for entry in reversed(self) if entry.captured), None)
 
     def __len__(self) -> int:
-        """The number of epochs."""
+        """Return the number of epochs."""
         count: int = self._rows.num_rows
         return count
 
@@ -188,47 +188,45 @@ class Entries(Sequence[Entry]):
     @overload
     def __getitem__(self, at: slice) -> list[Entry]: ...
     def __getitem__(self, at: int | slice) -> Entry | list[Entry]:
-        """The entry at a place, or those of a slice."""
+        """Return the entry at a place, or those of a slice."""
         if isinstance(at, slice):
             return [self[place] for place in range(*at.indices(len(self)))]
         place = range(len(self))[at]
         return self._block(place // _BLOCK)[place % _BLOCK]
 
     def __iter__(self) -> Iterator[Entry]:
-        """All entries."""
+        """Return all entries."""
         for block in range(-(-len(self) // _BLOCK)):
             yield from self._block(block)
 
     def __eq__(self, other: object) -> bool:
-        """Whether the entries are equal; those of a list, too."""
+        """Return whether the entries are equal; those of a list, too."""
         return list(self) == list(other) if isinstance(other, (Entries, list)) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 
     def of(self, epoch: int) -> Entry | None:
-        """An epoch's entry; None if there is none."""
+        """Return an epoch's entry; None if there is none."""
         at = self.place(epoch)
         return None if at is None else self[at]
 
     def has_captured(self, epoch: int) -> bool:
-        """Whether the store has an epoch's state."""
+        """Return whether the store has an epoch's state."""
         at = self.place(epoch)
         return at is not None and bool(self.is_captured[at])
 
     def place(self, epoch: int) -> int | None:
-        """The place of an epoch's entry; None if there is none."""
+        """Return the place of an epoch's entry; None if there is none."""
         return _place(self.epochs, epoch)
 
     def values(self, column: str) -> list[Any]:
-        """A column of the manifest as Python values; null if the manifest is older than the column."""
+        """Return a column of the manifest as Python values."""
         if column not in self._columns:
-            self._columns[column] = (
-                _values(self._rows[column]) if column in self._rows.column_names else [None] * len(self)
-            )
+            self._columns[column] = _values(self._rows[column])
         return self._columns[column]
 
     def facts(self, table: str) -> TableFacts:
-        """What the entries say of one state table."""
+        """Return the facts of one state table."""
         if table not in self._facts:
             rows, changes, keyframes = (_of_table(self._rows, name, table) for name in ("rows", "changes", "keyframes"))
             self._facts[table] = TableFacts(
@@ -258,17 +256,17 @@ class Entries(Sequence[Entry]):
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a manifest says of one state table, in columns: a value for each epoch."""
+    """The manifest's facts of one state table, in columns: a value for each epoch."""
 
     table: str
     epochs: _Integers
     is_captured: _Flags
     is_there: _Flags
-    """Whether the table existed."""
+    """True if the table existed."""
     rows: _Integers
     """Live rows; −1 if they have not been counted."""
     changes: _Integers
-    """Rows that the epoch itself added to the changelog."""
+    """Rows that the epoch itself added to the change log."""
     keyframes: _Integers
     """The keyframe from which reading the epoch starts; −1 for the log's beginning."""
 
@@ -279,24 +277,24 @@ class TableFacts:
         return TableFacts(self.table, *joined)
 
     def between(self, after: int, upto: int) -> slice:
-        """The places of the epochs after one, up to another."""
+        """Return the places of the epochs after one, up to another."""
         first, last = np.searchsorted(self.epochs, [after, upto], side="right")
         return slice(int(first), int(last))
 
     def changes_between(self, after: int, upto: int) -> int:
-        """The rows that the epochs after one, up to another, added to the changelog."""
+        """Return the rows that the epochs after one, up to another, added to the change log."""
         return int(self.changes[self.between(after, upto)].sum())
 
     def keyframe_of(self, epoch: int) -> int | None:
-        """The keyframe from which reading an epoch starts; None for the log's beginning, or if it has no table."""
+        """Return the keyframe from which reading an epoch starts; None for the log's beginning, or without a table."""
         return self._of(epoch, self.keyframes)
 
     def rows_at(self, epoch: int) -> int | None:
-        """How many rows live at an epoch; None if the manifest does not say."""
+        """Return the number of rows that live at an epoch; None if the manifest does not have it."""
         return self._of(epoch, self.rows)
 
     def has(self, epoch: int) -> bool:
-        """Whether the table existed at an epoch of the manifest."""
+        """Return whether the table existed at an epoch of the manifest."""
         at = _place(self.epochs, epoch)
         return at is not None and bool(self.is_there[at])
 
@@ -306,13 +304,13 @@ class TableFacts:
 
 
 def _place(epochs: _Integers, epoch: int) -> int | None:
-    """The place of a value in ascending ones; None if it is not one of them."""
+    """Return the place of a value in ascending ones; None if it is not one of them."""
     at = int(np.searchsorted(epochs, epoch))
     return at if at < len(epochs) and epochs[at] == epoch else None
 
 
 def _maps(rows: pa.Table, column: str) -> tuple[_Integers, pa.Array, pa.Array]:
-    """The items of a column of maps: for each the number of its row, its key and its value."""
+    """Return the items of a column of maps: for each the number of its row, its key and its value."""
     found = rows[column].combine_chunks()
     offsets = found.offsets.to_numpy()
     start, count = int(offsets[0]), int(offsets[-1] - offsets[0])
@@ -331,7 +329,7 @@ def _of_table(rows: pa.Table, column: str, table: str) -> tuple[_Flags, _Integer
 
 
 def _ascending(rows: pa.Table) -> pa.Table:
-    """The rows in the order of their epochs, in few pieces."""
+    """Return the rows in the order of their epochs, in few pieces."""
     epochs = rows["epoch"].to_numpy()
     if len(epochs) and (np.diff(epochs) < 0).any():
         rows = rows.take(np.argsort(epochs, kind="stable"))
@@ -339,21 +337,20 @@ def _ascending(rows: pa.Table) -> pa.Table:
 
 
 def _entries(rows: pa.Table, generation: int) -> list[Entry]:
-    """Rows of the manifest as entries, column by column."""
+    """Return rows of the manifest as entries, column by column."""
     columns = {name: _values(rows[name], shared=name in _SHARED) for name in rows.column_names}
-    missing = [None] * rows.num_rows
     tables = [
         _tables(counts or (), dict(changes or ()), dict(keyframes or ()), generation)
         for counts, changes, keyframes in zip(*(columns[name] for name in MANIFEST.names[8:11]), strict=True)
     ]
-    others = {name: columns.get(name, missing) for name in MANIFEST.names[11:]}
+    others = {name: columns[name] for name in MANIFEST.names[11:]}
     names = [*MANIFEST.names[:8], "tables", *others]
     facts = zip(*(columns[name] for name in MANIFEST.names[:8]), tables, *others.values(), strict=True)
     return [Entry(**dict(zip(names, values, strict=True)), generation=generation) for values in facts]
 
 
 def _values(column: pa.ChunkedArray, *, shared: bool = False) -> list[Any]:
-    """The values of a column, with one copy of each text if it is shared; Arrow takes long to make times."""
+    """Return the values of a column, with one copy of each text if it is shared; Arrow takes long to make times."""
     if pa.types.is_timestamp(column.type):
         times = column.cast(pa.timestamp("us")).to_numpy().tolist()
         return [None if time is None else time.replace(tzinfo=UTC) for time in times]
@@ -373,7 +370,7 @@ def _tables(
 
 
 def as_rows(entries: Sequence[Entry]) -> pa.Table:
-    """Entries as rows of the manifest."""
+    """Return entries as rows of the manifest."""
     return pa.Table.from_pylist([_row(entry) for entry in entries], schema=MANIFEST)
 
 

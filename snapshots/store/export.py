@@ -57,12 +57,12 @@ _CONFIGURATION: dict[str, str | None] = {
 }
 
 Epochs = Iterable[int | range] | str
-"""Epochs and ranges of them, or text such as ``3,5,10..20``; a range stands for the captured epochs in it."""
+"""Epochs and ranges of them, or text such as ``3,5,10..20``; a range means the captured epochs in it."""
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export did."""
+    """The result of an export."""
 
     path: str
     """The Delta table."""
@@ -71,12 +71,12 @@ class ExportReport:
     epochs: tuple[int, ...]
     """The epochs; version i of the table is the i-th of them."""
     written: int
-    """How many versions were written now; the others existed already."""
+    """The number of versions written now; the others existed already."""
     rows: int
     """Rows written now."""
 
     def __str__(self) -> str:
-        """A summary in one line."""
+        """Return a summary in one line."""
         existing = len(self.epochs) - self.written
         before = f", {existing:,} existed already" if existing else ""
         return f"{self.path}: {self.written:,} versions of {self.table} written ({self.rows:,} rows){before}"
@@ -92,7 +92,7 @@ class _Source:
     table: str
 
     def entry(self, epoch: int) -> Entry:
-        """The manifest's row of a captured epoch."""
+        """Return the manifest's row of a captured epoch."""
         captured = {entry.epoch: entry for entry in self.captured}
         if epoch in captured:
             return captured[epoch]
@@ -131,7 +131,7 @@ def export(
         path: the folder or URI of the Delta table.
         table: the state table; optional if there is only one.
         epochs: epochs and ranges of them, such as ``"3,5,10..20"`` (both ends included) or ``[3, 5, range(10, 21)]``; a
-            range stands for the captured epochs in it. Default: all captured epochs.
+            range means the captured epochs in it. Default: all captured epochs.
         storage_options: deltalake's options, if the store and the table are on an object store.
         progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
 
@@ -176,11 +176,11 @@ def _source(layout: Layout, name: str, table: str | None) -> _Source:
         raise UnknownEpochError(f"No epoch of {name} has been captured yet.\nCapture one, or wait for the first.")
     if chosen not in tables:
         raise UnknownTableError.among("state table", chosen, tables, where=f"in {name}")
-    return _Source(manifest, layout.change_log(name, chosen), query.query_id, chosen)
+    return _Source(manifest, layout.changelog(name, chosen), query.query_id, chosen)
 
 
 def _exported(target: Place, source: _Source) -> list[int]:
-    """The epochs that the target holds, in the order of its versions; none if it does not exist yet."""
+    """Return the epochs that the target holds, in the order of its versions; none if it does not exist yet."""
     folder = target.folder
     if folder is not None and folder.is_file():
         raise NotAnExportError(f"{target} is a file. An export needs a folder: name a new one.")
@@ -215,7 +215,7 @@ def _remove_unfinished(target: Place) -> None:
 
 
 def _chosen(source: _Source, epochs: Epochs | None, existing: Sequence[int]) -> list[int]:
-    """The epochs of the versions, each once and ascending."""
+    """Return the epochs of the versions, each once and ascending."""
     captured = [entry.epoch for entry in source.captured]
     if epochs is None:
         # Exported versions stay, even if retention has dropped their epochs since.
@@ -259,7 +259,7 @@ def _write_once(source: _Source, target: Place, version: int, entry: Entry) -> i
     metadata = _metadata(source, entry)
     written: list[DataFile] = []
 
-    def write(_table: DeltaTable, _stands: int) -> list[DataFile]:
+    def write(_table: DeltaTable, _committed: int) -> list[DataFile]:
         written[:] = _state(source, target, entry)
         return written
 
@@ -308,7 +308,7 @@ def _create(source: _Source, target: Place, entry: Entry, written: list[DataFile
 
 
 def _state(source: _Source, target: Place, entry: Entry) -> list[DataFile]:
-    """The state at an epoch as one file, in bounded memory."""
+    """Return the state at an epoch as one file, in bounded memory."""
     version = TableVersion(source.place, required(source.place))
     check_generation(version, entry.generation)
     schema = _schema(source)
@@ -324,7 +324,7 @@ def _schema(source: _Source) -> pa.Schema:
 
 
 def _metadata(source: _Source, entry: Entry) -> dict[str, str]:
-    """What a version's commit records of its epoch."""
+    """Return what a version's commit records of its epoch."""
     facts = {
         _EPOCH: str(entry.epoch),
         _QUERY: source.query_id,

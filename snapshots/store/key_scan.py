@@ -1,4 +1,4 @@
-"""The rows of some keys in a changelog, from the files and row groups that may have them.
+"""The rows of some keys in a change log, from the files and row groups that may have them.
 
 Merged files are sorted by key (see ``merging``), so that the statistics of a row group tell whether it can have a
 key. In other files the key columns are read, and the other columns only of the row groups in which a key is found.
@@ -24,10 +24,10 @@ _FILES_AT_ONCE = 2
 
 
 class KeyScan:
-    """Reads rows of some keys.
+    """A reader of some keys' rows.
 
     Args:
-        version: the changelog.
+        version: the change log.
         keys: values of some of its key columns, a row per key.
         keyframe: the keyframe to start from; None for changes alone.
         last: the last epoch.
@@ -78,7 +78,7 @@ class KeyScan:
         return pa.concat_tables([self._schema.empty_table(), *(fitted(rows, self._schema) for rows in found)])
 
     def _of_group(self, opened: pq.ParquetFile, group: int) -> pa.Table | None:
-        """The rows of a row group; None if it has none."""
+        """Return the rows of a row group; None if it has none."""
         names = [name for name in opened.schema_arrow.names if name in self._schema.names]
         first = {EPOCH, CHANGE, *(path.split(".")[0] for path in self._wanted)}
 
@@ -106,7 +106,7 @@ class KeyScan:
 
 
 def leaves(keys: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """The values of columns, and of structs' fields, that can be compared by themselves, by their paths in Parquet."""
+    """Return the values of columns and structs' fields that can be compared alone, by their paths in Parquet."""
     found: dict[str, pa.ChunkedArray] = {}
 
     def add(path: str, values: pa.ChunkedArray) -> None:
@@ -125,7 +125,7 @@ def leaves(keys: pa.Table) -> dict[str, pa.ChunkedArray]:
 
 
 def _fields(kind: pa.DataType) -> list[str]:
-    """The names of a struct's fields, and of those within them."""
+    """Return the names of a struct's fields, and of those within them."""
     if not pa.types.is_struct(kind):
         return []
     return [name for field in kind for name in (field.name, *_fields(field.type))]
@@ -137,7 +137,7 @@ def _leaf(rows: pa.Table, path: str) -> pa.ChunkedArray:
 
 
 def _range(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """The smallest and the largest value; None if one is missing, or they have no order."""
+    """Return the smallest and the largest value; None if one is missing, or they have no order."""
     if values.null_count or not len(values):
         return None
     try:
@@ -148,7 +148,7 @@ def _range(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _may_have(column: pq.ColumnChunkMetaData, limits: tuple[Any, Any] | None) -> bool:
-    """Whether a row group's column may have a value within some limits."""
+    """Return whether a row group's column may have a value within some limits."""
     statistics = column.statistics
     if limits is None or statistics is None or not statistics.has_min_max:
         return True

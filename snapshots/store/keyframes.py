@@ -37,7 +37,7 @@ _MARKED_EPOCH, _MARKED_ROWS = "streamstate/keyframe", "streamstate/keyframe/rows
 
 @dataclass
 class KeyframeRule:
-    """When a log gets its next keyframe: once the changes since the last one outnumber the rows counted then.
+    """The rule for a log's next keyframe: due once the changes since the last one outnumber the rows counted then.
 
     So a keyframe has at most twice as many rows as the changes that pay for it, and nobody has to count the state. It
     depends on the epochs alone, not on how many of them a pass captures.
@@ -52,13 +52,13 @@ class KeyframeRule:
 
     @classmethod
     def after(cls, newest: int | None, counts: TableCounts, marked: int | None) -> KeyframeRule:
-        """The rule where a manifest ends; ``marked`` is how many rows the newest keyframe has, if that is known."""
+        """Return the rule at a manifest's end; ``marked`` is the newest keyframe's number of rows, if that is known."""
         counted = counts.counted_since(newest)
         return cls(newest, (marked if counted is None else counted) or 0, counts.changes_since(newest))
 
     @property
     def due(self) -> bool:
-        """Whether the newest epoch gets a keyframe."""
+        """True if the newest epoch gets a keyframe."""
         return self.changes > max(self.rows, SMALLEST_KEYFRAME)
 
     @property
@@ -77,7 +77,7 @@ class KeyframeRule:
         return self.due
 
     def epochs_until_due(self, changes: int) -> int:
-        """How many epochs of so many changes each it takes until one gets a keyframe, at least one."""
+        """Return the number of epochs, of so many changes each, until one gets a keyframe; at least one."""
         missing = max(self.rows, SMALLEST_KEYFRAME) + 1 - self.changes
         return max(-(-missing // max(changes, 1)), 1)
 
@@ -90,7 +90,7 @@ class Keyframe:
     """The log."""
     epoch: int
     facts: TableEntry
-    """What the manifest says of the table at the epoch."""
+    """The manifest's facts of the table at the epoch."""
 
     def write(self, application: str) -> None:
         """Write it, unless another run has, or a capture, which does so under this transaction identifier."""
@@ -123,7 +123,7 @@ class Keyframe:
 
 
 def keyframe_file(version: TableVersion, epoch: int, since: int | None) -> list[DataFile]:
-    """All live keys at a captured epoch as a file of the log, folded from the log itself; no file if no key lives.
+    """Write all live keys at a captured epoch, folded from the log, as a file of it; no file if no key lives.
 
     Reading the epoch starts from the keyframe ``since``; None: from the log's beginning.
     """
@@ -134,18 +134,18 @@ def keyframe_file(version: TableVersion, epoch: int, since: int | None) -> list[
 
 
 def marks_of(epoch: int, rows: int) -> dict[str, int]:
-    """What the commit of a keyframe says of it (see ``marks`` of :func:`commit_once`): how many rows it has."""
+    """Return the marks of a keyframe's commit (see ``marks`` of :func:`commit_once`): its epoch and number of rows."""
     return {_MARKED_EPOCH: epoch, _MARKED_ROWS: rows}
 
 
 def marked_rows(table: DeltaTable, epoch: int | None) -> int | None:
-    """How many rows the keyframe at an epoch has; None if it is not the newest that its commit says that of."""
+    """Return the number of rows of the keyframe at an epoch; None if a later keyframe's mark has replaced its own."""
     known = epoch is not None and version_of(table, _MARKED_EPOCH) == epoch
     return version_of(table, _MARKED_ROWS) if known else None
 
 
 def keyframes_in(version: TableVersion, facts: TableFacts) -> list[int]:
-    """The epochs of a manifest with a complete keyframe in files of its own, ascending.
+    """Return the epochs of a manifest with a complete keyframe in files of its own, ascending.
 
     The manifest names a keyframe from the next epoch on; a reader of the keyframe's own epoch finds it here. Merging
     files may have left a part of it in files of its own, so one whose number of rows is unknown does not count.

@@ -60,7 +60,7 @@ MANIFEST = pa.schema(
 
 
 def _folder(query: str) -> str:
-    """The folder of a query, or of a shared variable. No query's name has a dot."""
+    """Return the folder of a query, or of a shared variable. No query's name has a dot."""
     kind, dot, name = query.partition(".")
     return f"_variables/{name}" if dot and kind == SHARED else query
 
@@ -74,7 +74,7 @@ class Layout:
 
     @classmethod
     def at(cls, store: object, storage_options: Mapping[str, str] | None = None) -> Layout:
-        """The layout of the store at a path or URI, with deltalake's options for object stores."""
+        """Return the layout of the store at a path or URI, with deltalake's options for object stores."""
         return cls(location(str(store)), storage_options)
 
     @property
@@ -88,23 +88,23 @@ class Layout:
         return self._place("_variables/_declarations")
 
     def manifest(self, query: str) -> Place:
-        """The table of a query's epochs, or of the versions of ``shared.<variable>``."""
+        """Return the table of a query's epochs, or of the versions of ``shared.<variable>``."""
         return self._place(f"{_folder(query)}/_epochs")
 
     def plans(self, query: str) -> Place:
-        """The table of a query's plans."""
+        """Return the table of a query's plans."""
         return self._place(f"{_folder(query)}/_plans")
 
     def recording(self, query: str, source: int) -> Place:
-        """The recorded input of one of a query's sources, which are numbered from 0."""
+        """Return the recorded input of one of a query's sources, which are numbered from 0."""
         return self._place(f"{query}/_inputs/{source}")
 
-    def change_log(self, query: str, table: str) -> Place:
-        """The change log of a state table."""
+    def changelog(self, query: str, table: str) -> Place:
+        """Return the change log of a state table."""
         return self._place(f"{_folder(query)}/{table}")
 
     def _place(self, path: str) -> Place:
-        """A table of the store. No link may lead out of that: maintenance would delete files of other tables."""
+        """Return a table of the store. No link may lead out of that: maintenance would delete files of other tables."""
         if (root := local_path(self.root)) is not None:
             folder = root
             for part in f"{path}/{LOG}".split("/"):

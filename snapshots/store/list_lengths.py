@@ -1,6 +1,6 @@
-"""How long the lists were that an epoch changes: positions of appended elements begin there.
+"""Lengths of the lists that an epoch changes: positions of appended elements begin there.
 
-A list's length is in the changelog. So it is looked up, for the lists that change, and remembered for those that
+A list's length is in the change log. So it is looked up, for the lists that change, and remembered for those that
 changed lately. What is remembered has a bound that does not depend on the state.
 """
 
@@ -61,7 +61,7 @@ class ListLengths:
         self._lookups = 0
 
     def of(self, lists: pa.Table, digests: Digests) -> Ints:
-        """The lengths of distinct lists, given by their keys and the digests of the keys."""
+        """Return the lengths of distinct lists, given by their keys and the digests of the keys."""
         found = np.array([self._known(digest) for digest in digests.tolist()], np.int64)
         if (found < 0).any() and not self._has_all:
             self._lookups += 1
@@ -86,7 +86,7 @@ class ListLengths:
                 self._older, self._recent = self._recent, {}
 
     def _known(self, digest: bytes) -> int:
-        """The length of a list; −1 if it is not remembered."""
+        """Return the length of a list; −1 if it is not remembered."""
         length = self._recent.get(digest)
         return self._older.get(digest, -1) if length is None else length
 

@@ -1,4 +1,4 @@
-"""Positions of list elements: Spark's change feed returns them in order, the changelog stores their positions."""
+"""Positions of list elements: Spark's change feed returns them in order, the change log stores their positions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ListChanges:
-    """What one epoch did to lists; rows are given by their numbers in the epoch's feed."""
+    """The changes of one epoch to lists; rows are given by their numbers in the epoch's feed."""
 
     put: Ints
     """The rows whose elements are in their lists at the end of the epoch."""
@@ -39,7 +39,7 @@ class Lists:
 
 
 def grouped(digests: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Ints, Ints]:
-    """The distinct digests, sorted; a row of each; and for each row the number of its digest."""
+    """Return the distinct digests, sorted; a row of each; and for each row the number of its digest."""
     distinct, first, numbers = np.unique(digests, return_index=True, return_inverse=True)
     return distinct, first.astype(np.int64), numbers.astype(np.int64)
 

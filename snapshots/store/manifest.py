@@ -32,7 +32,7 @@ class Manifest:
         self._place = layout.manifest(query)
         self._handle = Handle(self._place)
         self._version = -1
-        self._has_all_columns = False
+        self._exists = False
         self._lock = threading.RLock()  # a handle belongs to one thread
 
     def refresh(self) -> None:
@@ -49,7 +49,7 @@ class Manifest:
 
     @property
     def generation(self) -> int:
-        """How many runs of retention the entries have been through."""
+        """The number of runs of retention that the entries have been through."""
         return self.entries.generation
 
     @property
@@ -80,22 +80,18 @@ class Manifest:
             self.refresh()
 
     def _make(self) -> None:
-        """Create the manifest, or add columns that it lacks."""
-        if self._has_all_columns:
-            return
-        table = self._handle.if_exists()
-        if table is None or not {column.name for column in table.schema().fields}.issuperset(MANIFEST.names):
+        if not self._exists and self._handle.if_exists() is None:
             make_manifest(self._place)
-        self._has_all_columns = True
+        self._exists = True
 
 
 def make_manifest(place: Place) -> None:
-    """Create a query's manifest, or add the columns that one from an earlier version of streamstate lacks."""
+    """Create a query's manifest, if it does not exist."""
     open_or_create(place, MANIFEST, "streamstate: the epochs of one query")
 
 
 def generation_of(table: DeltaTable) -> int:
-    """How many runs of retention a manifest or a log has been through."""
+    """Return the number of runs of retention that a manifest or a log has been through."""
     return max(version_of(table, RETENTION), 0)
 
 
@@ -131,8 +127,8 @@ def with_kept_keyframes(entries: Sequence[Entry], before: Entries) -> list[Entry
 
     def kept(name: str, table: TableEntry) -> TableEntry:
         known, keyframe = last.tables.get(name), table.keyframe
-        stands = keyframe is not None and (before.has_captured(keyframe) or keyframe > before.epochs[-1])
-        return table if known is None or stands else replace(table, keyframe=known.keyframe)
+        is_kept = keyframe is not None and (before.has_captured(keyframe) or keyframe > before.epochs[-1])
+        return table if known is None or is_kept else replace(table, keyframe=known.keyframe)
 
     return [
         replace(entry, tables={name: kept(name, table) for name, table in entry.tables.items()}) for entry in entries
@@ -140,7 +136,7 @@ def with_kept_keyframes(entries: Sequence[Entry], before: Entries) -> list[Entry
 
 
 def read_entries(version: TableVersion, first: int = 0) -> Entries:
-    """The entries of a version of the manifest from an epoch on.
+    """Return the entries of a version of the manifest from an epoch on.
 
     Raises:
         UntrustedStoreError: a state table's name is not that of a file.

@@ -1,4 +1,4 @@
-"""How the files of changelogs are merged.
+"""Merging of a change log's files.
 
 A capture adds a file for each epoch, and now and then a keyframe. Merging joins the files of consecutive epochs and
 sorts their rows by key. So a reader of one key reads a row group of each file, and a reader of one epoch the files
@@ -18,7 +18,7 @@ from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, key_columns
 from streamstate.snapshots.store.delta import Place, open_table
 from streamstate.snapshots.store.delta.data_files import verified
-from streamstate.snapshots.store.delta.maintenance import Merging, compact
+from streamstate.snapshots.store.delta.maintenance import Merging, merge_small_files
 from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 from streamstate.snapshots.store.key_scan import leaves
 
@@ -27,18 +27,18 @@ _SMALL_KEYFRAME = 10_000
 
 
 def merge_log(place: Place) -> int:
-    """Merge the newest small files of a changelog, sorted by key, if there are many; returns how many there were.
+    """Merge the newest small files of a change log, sorted by key, if there are many; returns how many there were.
 
     Raises:
-        StoreError: the merged file could not be committed; the changelog is unchanged.
+        StoreError: the merged file could not be committed; the change log is unchanged.
     """
-    return compact(place, EPOCH, _MERGING)
+    return merge_small_files(place, EPOCH, _MERGING)
 
 
 def sort_log(place: Place) -> int:
-    """Sort the large files of a changelog that are not sorted by key; returns how many there were.
+    """Sort the large files of a change log that are not sorted by key; returns how many there were.
 
-    An earlier version of streamstate merged files without sorting them, and retention writes them as it goes.
+    Retention writes files without sorting them.
 
     Raises:
         DamagedStoreError: a file is missing or its bytes have changed.
@@ -49,7 +49,7 @@ def sort_log(place: Place) -> int:
         return 0
     version = TableVersion(place, table)
     mixed = [file for file in version.files(EPOCH) if not _stays_apart(file) and _is_mixed(version, file)]
-    return sum(compact(place, EPOCH, _MERGING, partial(_if_there, file.path)) for file in mixed)
+    return sum(merge_small_files(place, EPOCH, _MERGING, partial(_if_there, file.path)) for file in mixed)
 
 
 def _if_there(path: str, version: TableVersion, by: str, _merging: Merging) -> list[Committed]:
@@ -57,7 +57,7 @@ def _if_there(path: str, version: TableVersion, by: str, _merging: Merging) -> l
 
 
 def _is_mixed(version: TableVersion, file: Committed) -> bool:
-    """Whether a file's row groups overlap in the first key column that has an order."""
+    """Return whether a file's row groups overlap in the first key column that has an order."""
     keys = version.schema.empty_table().select(key_columns(version.schema))
     path = next(iter(leaves(keys)), None)
     metadata = pq.read_metadata(verified(version.place, file.path, file.size))
@@ -70,7 +70,7 @@ def _is_mixed(version: TableVersion, file: Committed) -> bool:
 
 
 def _by_key(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """The columns to sort by: those of the key that have an order, then the epoch."""
+    """Return the columns to sort by: those of the key that have an order, then the epoch."""
     found = leaves(rows.select(key_columns(schema)))
     return pa.table([*found.values(), rows[EPOCH]], names=[*(f"k{at}" for at in range(len(found))), EPOCH])
 

@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 def check_name(name: str) -> str:
-    """The name, if it can name a folder and an SQL relation."""
+    """Return the name; raise unless it can name a folder and an SQL relation."""
     if is_name(name):
         return name
     raise InvalidNameError(
@@ -23,27 +23,27 @@ def check_name(name: str) -> str:
 
 
 def is_name(name: object) -> TypeGuard[str]:
-    """Whether this is a valid query name."""
+    """Return whether this is a valid query name."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def is_base_name(name: object) -> TypeGuard[str]:
-    """Whether a value is the name of a single file or folder, so that a path joined with it stays in its folder."""
+    """Return whether a value names a single file or folder, so that a path joined with it stays in its folder."""
     return isinstance(name, str) and name not in ("", ".", "..") and not any(mark in name for mark in "/\\\0")
 
 
 def is_number(name: str) -> bool:
-    """Whether a file or folder is called after a number, as Spark writes it: ``int`` would read other texts too."""
+    """Return whether a file's or folder's name is a number as Spark writes it: ``int`` would read other texts too."""
     return _NUMBER.fullmatch(name) is not None
 
 
 def name_from(text: str) -> str:
-    """A valid name made from any text, such as the name of a checkpoint's folder."""
+    """Return a valid name made from any text, such as the name of a checkpoint's folder."""
     return check_name(re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_-")[:100] or "query")
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Names of which those that are taken by an earlier one get a suffix, as by :func:`unused`."""
+    """Return names of which those that are taken by an earlier one get a suffix, as by :func:`unused`."""
     found: dict[str, str] = {}
     numbers: dict[str, int] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""Maps Spark's types to column types that Delta, Arrow and all their readers know.
+"""Column types for Spark's types, which Delta, Arrow and all their readers know.
 
 | Spark | stored as |
 |---|---|
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def native(column: Column, kind: DataType) -> Column:
-    """The column in the type that the log stores."""
+    """Return the column in the type that the log stores."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -79,7 +79,7 @@ def _native_struct(column: Column, kind: StructType) -> Column:
 
 
 def by_position(column: Column, kind: StructType) -> list[Column]:
-    """A struct's fields by position: Spark's own structs may have two fields of the same name."""
+    """Return a struct's fields by position: Spark's own structs may have two fields of the same name."""
     from pyspark.sql.types import StructField, StructType
 
     names = [field.name for field in kind.fields]
@@ -91,7 +91,7 @@ def by_position(column: Column, kind: StructType) -> list[Column]:
 
 
 def is_kept(kind: DataType) -> bool:
-    """Whether a type, with everything nested in it, stays the same."""
+    """Return whether a type, with everything nested in it, stays the same."""
     from pyspark.sql import types as T
 
     if isinstance(kind, T.StructType):

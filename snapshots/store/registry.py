@@ -47,13 +47,13 @@ class Branch:
 
 
 def registered(layout: Layout) -> dict[str, Branch]:
-    """The store's queries by name; empty if the store does not exist yet."""
+    """Return the store's queries by name; empty if the store does not exist yet."""
     table = open_table(layout.queries)
     return {} if table is None else read_queries(table, layout)
 
 
 def require_store(layout: Layout) -> DeltaTable:
-    """The table of queries of a store, which has to exist."""
+    """Return the table of queries of a store, which has to exist."""
     table = open_table(layout.queries)
     if table is None:
         local = local_path(layout.root)
@@ -68,7 +68,7 @@ def require_store(layout: Layout) -> DeltaTable:
 
 
 def required_query(layout: Layout, name: str) -> Branch:
-    """A query of a store; both have to exist."""
+    """Return a query of a store; both have to exist."""
     known = read_queries(require_store(layout), layout)
     kind, _, variable = name.partition(".")
     if kind == SHARED and is_name(variable) and open_table(layout.manifest(name)) is not None:
@@ -112,7 +112,7 @@ def _create(layout: Layout) -> None:
 
 
 def check_store(layout: Layout) -> dict[str, Branch]:
-    """The queries of a store, or of a path that can become one. Writes nothing.
+    """Return the queries of a store, or of a path that can become one. Writes nothing.
 
     Raises:
         NotAStoreError: the path is a file; or there is no store yet, and it is at, in or above a query's checkpoint.
@@ -143,12 +143,12 @@ def check_name_free(layout: Layout, name: str, query_id: str | None, checkpoint:
 
 
 def name_of(layout: Layout, query_id: str) -> str | None:
-    """The name under which the store already has a query, if any."""
+    """Return the name under which the store already has a query, if any."""
     return next((query.name for query in registered(layout).values() if query.query_id == query_id), None)
 
 
 def read_queries(table: DeltaTable, layout: Layout) -> dict[str, Branch]:
-    """The queries of a version of the table, by name and sorted."""
+    """Return the queries of a version of the table, by name and sorted."""
     fields = ["name", "query_id", "checkpoint", "parent", "parent_epoch"]
     rows = TableVersion(layout.queries, table).read("format", columns=[*fields, "format"]).to_pylist()
     newest = max((row["format"] for row in rows), default=FORMAT)
@@ -168,7 +168,7 @@ def read_queries(table: DeltaTable, layout: Layout) -> dict[str, Branch]:
 
 @dataclass(frozen=True)
 class ForkPoint:
-    """Where a fork leaves its parent.
+    """The point at which a fork leaves its parent.
 
     Attributes:
         name: the fork.
@@ -182,7 +182,7 @@ class ForkPoint:
 
 
 class Lineage:
-    """Reads a store's table of queries, and reads it again only after it has changed. Safe from any thread."""
+    """A store's table of queries, read again only after it has changed. Safe from any thread."""
 
     def __init__(self, layout: Layout, table: DeltaTable | None = None) -> None:
         self._layout = layout
@@ -191,7 +191,7 @@ class Lineage:
         self._lock = threading.Lock()
 
     def branches(self) -> tuple[Branch, ...]:
-        """All queries, sorted by name. Returns the same object until something changes."""
+        """Return all queries, sorted by name. Returns the same object until something changes."""
         return read_once(self, self._read)
 
     def branch(self, name: str) -> Branch | None:
@@ -199,7 +199,7 @@ class Lineage:
         return next((branch for branch in self.branches() if branch.name == name), None)
 
     def forks(self, name: str) -> list[ForkPoint]:
-        """The forks of a query and, if it is a fork itself, its own fork point; sorted by the fork's name."""
+        """Return the forks of a query and, if it is a fork itself, its own fork point; sorted by the fork's name."""
         return [
             ForkPoint(branch.name, branch.parent, branch.parent_epoch)
             for branch in self.branches()

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path
-from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress, progress_in_store

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streamstate.snapshots.store.duckdb_sql import database_errors, quoted
-from streamstate.snapshots.store.query_plans.plan_record import Expression, TablePlan
+from streamstate.snapshots.store.query_plans.query_plan import Expression, TablePlan
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.duckdb_expressions import UntranslatableError, in_duckdb
 from streamstate.state_inspect.temporal_index.interval_table import held_at

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources, recorded_stores
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores, sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.operators import JOIN, StateSource, operator_number
 from streamstate.snapshots.store.changelog import Operator, operator_of
-from streamstate.snapshots.store.query_plans.plan_record import OperatorPlan, QueryPlan, TablePlan
+from streamstate.snapshots.store.query_plans.query_plan import OperatorPlan, QueryPlan, TablePlan
 from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
 from streamstate.state_inspect.recorded_query import RecordedQuery
 
@@ -149,7 +149,7 @@ def kept_by_checkpoint(checkpoint: CheckpointFiles, epoch: int) -> list[KeptStat
     Raises:
         CheckpointError, UnsupportedStateError: the states' schemas cannot be read.
     """
-    sources = recorded_sources(checkpoint, epoch)
+    sources = sources_in_metadata(checkpoint, epoch)
     formats = dict(zip((source.table for source in sources), table_formats(checkpoint, epoch), strict=True))
     states = {source: known for source in sources if isinstance(known := formats[source.table], TableFormat)}
     modes = {store.operator: str(store.properties.get("timeMode", "")) for store in recorded_stores(checkpoint, epoch)}

@@ -11,6 +11,6 @@ from streamstate.state_inspect.recorded_query import RecordedQuery
 
 def removed_rows(query: RecordedQuery, table: str, first: int, last: int) -> int:
     """Return how many rows of a state table were removed from one epoch to another, both included."""
-    version = query.change_log(table).version
+    version = query.changelog(table).version
     reader = version.scan(EPOCH, first, last, columns=[EPOCH], where=pc.field(CHANGE) == DELETE)
     return sum(batch.num_rows for batch in reader)

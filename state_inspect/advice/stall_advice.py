@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.store.query_plans.plan_record import EventTime
+from streamstate.snapshots.store.query_plans.query_plan import EventTime
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.stall import IdleSource, Stall
 from streamstate.state_inspect.values import timestamp

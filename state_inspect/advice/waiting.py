@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from streamstate.snapshots.checkpoint.operators import JOIN, operator_number
-from streamstate.snapshots.store.query_plans.plan_record import OperatorPlan, QueryPlan, TablePlan
+from streamstate.snapshots.store.query_plans.query_plan import OperatorPlan, QueryPlan, TablePlan
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import MOST, EpochProgress
 from streamstate.state_inspect.advice.event_times import timed_rows

@@ -13,8 +13,8 @@ from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.catalyst import scala_object
 from streamstate.snapshots.spark.fetching import to_arrow
+from streamstate.snapshots.store.query_plans.live_plan import LivePlan, live_plan
 from streamstate.snapshots.store.query_plans.plan_sources import StreamSource, sources_of
-from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery, planned_here
 from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, epoch_ranges
 from streamstate.state_inspect.inputs.read_files import check_unchanged
@@ -54,7 +54,7 @@ def inputs(query: RecordedQuery, epoch: int, source: str | int | None) -> InputR
     return rows
 
 
-def required_plan(query: RecordedQuery, epoch: int, problem: str = "") -> PlannedQuery:
+def required_plan(query: RecordedQuery, epoch: int, problem: str = "") -> LivePlan:
     """The plan of an epoch as Spark's own objects.
 
     Args:
@@ -66,9 +66,9 @@ def required_plan(query: RecordedQuery, epoch: int, problem: str = "") -> Planne
         NoResultError: the query was neither started nor described in this process, or with another plan.
     """
     recorded = query.plans.at(epoch)
-    planned = planned_here(query.layout, query.name, recorded)
+    planned = live_plan(query.layout, query.name, recorded)
     if planned is None:
-        other = recorded is not None and planned_here(query.layout, query.name, None) is not None
+        other = recorded is not None and live_plan(query.layout, query.name, None) is not None
         why = "ran with another plan than the one known here" if other else "was not started in this process"
         problem = problem or f"The input of epoch {epoch} of {query.name} cannot be read"
         raise NoResultError(

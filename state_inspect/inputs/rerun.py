@@ -21,8 +21,8 @@ from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala
 from streamstate.snapshots.spark.current_time import at_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.spark.restarting import pinned_session, state_ids
+from streamstate.snapshots.store.query_plans.live_plan import LivePlan
 from streamstate.snapshots.store.query_plans.operator_plans import STATEFUL
-from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.store.query_plans.stateful_nodes import stateful_nodes
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def rerun(
-    planned: PlannedQuery,
+    planned: LivePlan,
     checkpoint: CheckpointFiles,
     epoch: int,
     clocks: tuple[EpochClock | None, EpochClock],
@@ -96,7 +96,7 @@ def physical_operators(made: Any) -> list[Any]:
     return [found[number] for number in sorted(found)]
 
 
-def made_inputs(planned: PlannedQuery, node: Any, physical: Any) -> list[OperatorInput]:
+def made_inputs(planned: LivePlan, node: Any, physical: Any) -> list[OperatorInput]:
     """What came into an operator: of the sides with operators below, the rows that these emit when they are run.
 
     Args:

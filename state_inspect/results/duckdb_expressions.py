@@ -16,7 +16,7 @@ from typing import Any
 
 from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
 from streamstate.snapshots.store.duckdb_sql import quoted
-from streamstate.snapshots.store.query_plans.plan_record import TOO_LONG, Expression, reasons
+from streamstate.snapshots.store.query_plans.query_plan import TOO_LONG, Expression, reasons
 
 StateColumn = Callable[[Expression], str]
 """Returns the SQL of a state column."""

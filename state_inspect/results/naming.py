@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamstate.errors import StoreError, worded
-from streamstate.snapshots.store.query_plans.plan_record import TablePlan
+from streamstate.snapshots.store.query_plans.query_plan import TablePlan
 from streamstate.snapshots.store.query_plans.spark_names import named_by_spark
 from streamstate.state_inspect.keys import row_number_column
 from streamstate.state_inspect.recorded_query import RecordedQuery

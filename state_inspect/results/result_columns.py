@@ -16,7 +16,7 @@ from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
 from streamstate.snapshots.checkpoint.operators import NO_KEY
 from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.store.names import distinct, unused
-from streamstate.snapshots.store.query_plans.plan_record import Expression, PlannedColumn, TablePlan
+from streamstate.snapshots.store.query_plans.query_plan import Expression, PlannedColumn, TablePlan
 from streamstate.state_inspect.results.duckdb_expressions import StateColumn, UntranslatableError, in_duckdb, named
 from streamstate.state_inspect.sql.parse_tree import parser
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from streamstate.errors import NoResultError, StoreError, UnknownTableError, choices
 from streamstate.snapshots.checkpoint.bindings import binding_in_manifest, seen_by
-from streamstate.snapshots.store.query_plans.plan_record import TablePlan
+from streamstate.snapshots.store.query_plans.live_plan import live_plan
 from streamstate.snapshots.store.query_plans.plan_table import Plans
-from streamstate.snapshots.store.query_plans.planned_here import planned_here
+from streamstate.snapshots.store.query_plans.query_plan import TablePlan
 from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.result_columns import SPARKS, ResultColumns, result_columns
 from streamstate.state_inspect.results.result_table import FilledTable, ResultTable, stored_keys
@@ -184,7 +184,7 @@ def filled_with_spark(
 
     The rows come from the index, so that they are the snapshot's own.
     """
-    planned = None if plan.needs_spark else planned_here(query.layout, query.name, query.plans.at(epoch))
+    planned = None if plan.needs_spark else live_plan(query.layout, query.name, query.plans.at(epoch))
     if planned is None:
         return None
     schema = _schema(table.schema, table.columns_at(epoch))

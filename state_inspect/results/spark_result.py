@@ -19,9 +19,9 @@ from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala
 from streamstate.snapshots.spark.current_time import has_current_time
 from streamstate.snapshots.spark.incremental import incremental
 from streamstate.snapshots.store.native_types import is_kept
+from streamstate.snapshots.store.query_plans.live_plan import LivePlan
 from streamstate.snapshots.store.query_plans.operator_plans import SAVES, SESSION_SAVE, STATEFUL, stateful_operators
-from streamstate.snapshots.store.query_plans.plan_record import PlannedColumn, TablePlan
-from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery
+from streamstate.snapshots.store.query_plans.query_plan import PlannedColumn, TablePlan
 from streamstate.snapshots.store.query_plans.spark_plan import nodes_above
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SparkResult:
         table: the state table, such as ``op0``.
     """
 
-    def __init__(self, planned: PlannedQuery, plan: TablePlan, table: str) -> None:
+    def __init__(self, planned: LivePlan, plan: TablePlan, table: str) -> None:
         self._planned = planned
         self._plan = plan
         self._spark = planned.spark

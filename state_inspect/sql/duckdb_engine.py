@@ -112,10 +112,10 @@ def read_in_duckdb(query: RecordedQuery, snapshot: Snapshot, table: str, kind: s
             "Pass engine='spark', or in a cell: %%statesql --engine spark."
         )
     if kind == CHANGES:
-        return _changes(query.change_log(table), snapshot.epoch)
+        return _changes(query.changelog(table), snapshot.epoch)
     if kind == HISTORY:
         if not query.is_soon_read(table, -1):
-            return _history_in_files(query.change_log(table), snapshot.epoch)
+            return _history_in_files(query.changelog(table), snapshot.epoch)
         return _history(query.interval_table(table, -1), snapshot.epoch)
     state = snapshot.table(f"{table}.{RESULT}" if kind == RESULT else table)
     return _View([*state.key_columns, *state.value_columns], state.rows_sql(), state)

@@ -40,7 +40,7 @@ def read_in_spark(query: RecordedQuery, snapshot: Snapshot, table: str, kind: st
         return InputRelation(query, snapshot.epoch, kind.removeprefix(INPUTS).removeprefix("_") or None)
     if kind == RESULT:
         return ResultRelation(query, snapshot.epoch, table)
-    return SparkRelation(query.change_log(table), snapshot.epoch, kind)
+    return SparkRelation(query.changelog(table), snapshot.epoch, kind)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ResultRelation:
     def in_spark(self, spark: SparkSession) -> DataFrame:
         """Return it as a Spark frame."""
         query, plan = self.query, result_plan(self.query, self.table, [self.epoch])
-        log = query.change_log(self.table)
+        log = query.changelog(self.table)
         values = [name for name in log.columns_at(self.epoch) if name not in log.key_columns]
         if plan.is_renamed_state:
             schema = pa.schema([log.schema.field(name) for name in log.columns_at(self.epoch)])

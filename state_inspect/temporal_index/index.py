@@ -116,7 +116,7 @@ class Index:
         Raises:
             EpochDroppedError: the grace period of its files is over.
         """
-        with log_version_of(self._layout.change_log(query, name), entry, query) as version:
+        with log_version_of(self._layout.changelog(query, name), entry, query) as version:
             found = self._opened(query, name, entry.generation, version)
             found.load_one(entry.epoch, entry.tables[name].keyframe)
             return found
@@ -146,7 +146,7 @@ class Index:
         only: pa.Table | None = None,
     ) -> IntervalTable:
         if version is None:
-            log = self._layout.change_log(query, name)
+            log = self._layout.changelog(query, name)
             version = TableVersion(log, required(log))
         label = f"{query}/{name}"
         with self._opening:

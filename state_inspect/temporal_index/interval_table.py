@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from streamstate.errors import IndexFullError, StoreError, worded
+from streamstate.errors import IndexFullError, StoreError, first_line, worded
 from streamstate.snapshots.calls.progress_callback import long_call
 from streamstate.snapshots.checkpoint.operators import HASH, PARTITION
 from streamstate.snapshots.store.changelog import (
@@ -444,11 +444,6 @@ class IntervalTable:
 
     def _same_key(self, left: str, right: str) -> str:
         return same(left, right, [HASH, *self.key_columns])
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an engine's message, without its advice."""
-    return str(error).strip().splitlines()[0]
 
 
 def held_at(epoch: int, relation: str | None = None) -> str:

@@ -10,7 +10,8 @@ from synthetic import State, write
 
 import streamstate as ss
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.plan_record import (
+from streamstate.snapshots.store.query_plans.plan_table import store_plan
+from streamstate.snapshots.store.query_plans.query_plan import (
     EventTime,
     Expression,
     OperatorPlan,
@@ -18,7 +19,6 @@ from streamstate.snapshots.store.query_plans.plan_record import (
     QueryPlan,
     TablePlan,
 )
-from streamstate.snapshots.store.query_plans.plan_table import record_plan
 
 KEYS = (PlannedColumn("key", "string"),)
 EXPIRES: Expression = {"is": "State", "part": "value", "at": 0, "type": "long"}
@@ -53,5 +53,5 @@ def stored(
     facts = options.pop("facts", [{"offsets": f"[{epoch}]"} for epoch in range(len(states))])
     write(folder, states, facts=facts, **options)
     if plan is not None:
-        record_plan(Layout.at(folder), "q", plan, since)
+        store_plan(Layout.at(folder), "q", plan, since)
     return ss.open_store(folder)["q"]

@@ -13,7 +13,7 @@ from synthetic import START, State
 
 import streamstate as ss
 from advice.stores import DEDUPLICATION, WINDOWS, growing, stored
-from streamstate.snapshots.store.query_plans.plan_record import EventTime
+from streamstate.snapshots.store.query_plans.query_plan import EventTime
 from streamstate.state_inspect import Advice
 from streamstate.state_inspect.advice.advise import advice_on, quick_advice
 from streamstate.widgets import Timeline

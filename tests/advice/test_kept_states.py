@@ -8,7 +8,7 @@ import pytest
 from recorded.unpacked import unpacked
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.store.query_plans.plan_record import (
+from streamstate.snapshots.store.query_plans.query_plan import (
     EventTime,
     OperatorPlan,
     PlannedColumn,

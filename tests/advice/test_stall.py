@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamstate.snapshots.store.query_plans.plan_record import EventTime
+from streamstate.snapshots.store.query_plans.query_plan import EventTime
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress
 from streamstate.state_inspect.advice.stall import Stall, stall_of
 from streamstate.state_inspect.advice.stall_advice import Watermarks, holders, stall_advice

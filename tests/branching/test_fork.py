@@ -16,7 +16,7 @@ from stepping import tree, untouched
 import streamstate as ss
 from streamstate.replay.forks.fork import ForkBuilder
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.filesystem import HadoopFiles
+from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
 
 pytestmark = pytest.mark.slow
 

@@ -23,37 +23,41 @@ from streamstate.errors import (
 from streamstate.replay.forks import forked_from
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
-from streamstate.snapshots.checkpoint.filesystem import LocalFiles
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.source_progress import source_batch
-from streamstate.snapshots.checkpoint.state_files import StoreFiles
+from streamstate.snapshots.checkpoint.state_files import StateChain, StateFile, StoreFiles
 
 ONE, TWO = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
 
 
-def names(chain: object) -> list[str] | None:
+def format_1(_version: int) -> None:
+    """The commit log has no unique ids."""
+
+
+def names(chain: StateChain) -> list[str] | None:
     """The names of a chain's files."""
-    return None if chain is None else [file.name for file in chain]  # type: ignore[attr-defined]
+    return [file.name for file in chain.files] if chain.missing is None else None
 
 
 def test_a_chain_is_the_newest_snapshot_and_the_deltas_after_it() -> None:
     """Files of older and later versions are not included."""
     store = StoreFiles(["1.delta", "2.delta", "2.snapshot", "3.delta", "4.delta", "5.delta", "5.snapshot"])
-    assert names(store.chain(4, {})) == ["2.delta", "2.snapshot", "3.delta", "4.delta"]
-    assert names(store.chain(1, {})) == ["1.delta"]
+    assert names(store.chain(4, format_1)) == ["2.delta", "2.snapshot", "3.delta", "4.delta"]
+    assert names(store.chain(1, format_1)) == ["1.delta"]
 
 
 def test_a_missing_version_breaks_the_chain() -> None:
     """The state cannot be rebuilt from the remaining files."""
-    assert StoreFiles(["1.delta", "3.delta"]).chain(3, {}) is None
-    assert StoreFiles(["2.snapshot", "4.delta"]).chain(4, {}) is None
-    assert StoreFiles([]).chain(1, {}) is None
+    assert StoreFiles(["1.delta", "3.delta"]).chain(3, format_1).missing == 2
+    assert StoreFiles(["2.snapshot", "4.delta"]).chain(4, format_1).missing == 3
+    assert StoreFiles([]).chain(1, format_1).missing == 1
 
 
 def test_files_of_uncommitted_attempts_are_ignored() -> None:
     """In format 2, the commit log has the id of the committed attempt of each version."""
     store = StoreFiles([f"1_{ONE}.changelog", f"1_{TWO}.changelog", f"2_{TWO}.zip", f"2_{ONE}.changelog"])
-    assert names(store.chain(2, {1: [ONE], 2: [ONE]})) == [f"1_{ONE}.changelog", f"2_{ONE}.changelog"]
-    assert names(store.chain(2, {1: [TWO], 2: [TWO]})) == [f"2_{TWO}.zip"]
+    assert names(store.chain(2, {1: [ONE], 2: [ONE]}.get)) == [f"1_{ONE}.changelog", f"2_{ONE}.changelog"]
+    assert names(store.chain(2, {1: [TWO], 2: [TWO]}.get)) == [f"2_{TWO}.zip"]
 
 
 def test_a_snapshot_of_an_unknown_attempt_is_skipped() -> None:
@@ -61,13 +65,45 @@ def test_a_snapshot_of_an_unknown_attempt_is_skipped() -> None:
     store = StoreFiles(
         [f"1_{ONE}.zip", f"2_{ONE}.changelog", f"2_{TWO}.changelog", f"2_{TWO}.zip", f"3_{ONE}.changelog"]
     )
-    assert names(store.chain(3, {3: [ONE]})) == [
+    assert names(store.chain(3, {3: [ONE]}.get)) == [
         f"1_{ONE}.zip",
         f"2_{ONE}.changelog",
         f"2_{TWO}.changelog",
         f"2_{TWO}.zip",
         f"3_{ONE}.changelog",
     ]
+
+
+def test_a_lineage_leaves_one_attempt_of_each_version() -> None:
+    """Without it, every attempt may have been committed; a snapshot that is passed over is no end."""
+    store = StoreFiles(
+        [f"1_{ONE}.changelog", f"1_{ONE}.zip", f"2_{ONE}.changelog", f"2_{TWO}.changelog", f"3_{ONE}.changelog"]
+    )
+    ids = {3: [ONE]}.get
+
+    def lineage(file: StateFile) -> dict[int, str]:
+        return dict.fromkeys(range(1, file.version), ONE)
+
+    after = [f"2_{ONE}.changelog", f"3_{ONE}.changelog"]
+    exact = store.chain(3, ids, lineage=lineage)
+    assert names(exact) == [f"1_{ONE}.changelog", f"1_{ONE}.zip", *after]
+    assert [file.name for file in exact.changes] == after
+    assert f"2_{TWO}.changelog" in (names(store.chain(3, ids)) or [])
+    skipping = store.chain(3, ids, lineage=lineage, skipped={f"1_{ONE}.zip"})
+    assert (skipping.snapshot, [file.name for file in skipping.changes]) == (None, [f"1_{ONE}.changelog", *after])
+
+
+def test_the_newest_snapshots_need_only_their_own_commits() -> None:
+    """A query may have committed a million epochs since, each with a commit of its own to read."""
+    asked: list[int] = []
+
+    def ids(version: int) -> list[str]:
+        asked.append(version)
+        return [ONE]
+
+    store = StoreFiles([f"2_{ONE}.zip", f"3_{TWO}.zip", f"900000_{ONE}.changelog"])
+    assert [file.name for file in store.newest_snapshots(900_000, ids)] == [f"2_{ONE}.zip"]
+    assert asked == [3, 2]
 
 
 def test_checksum_files_are_found() -> None:

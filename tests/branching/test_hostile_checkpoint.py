@@ -19,7 +19,9 @@ from streamstate.operations.rescale_rollback import NOTE, Unfinished
 from streamstate.replay.forks.fork import never_overwriting
 from streamstate.replay.stepping.fork_folder import ForkFolder
 from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
-from streamstate.snapshots.checkpoint.filesystem import HadoopFiles, LocalFiles, inside
+from streamstate.snapshots.checkpoint.filesystem import inside
+from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 
 PLAIN = {"localFileName": "1.sst", "dfsSstFileName": "000001-a.sst", "sizeBytes": 1}
 BAD_NAMES = ["../../../../../victim", "/victim", "", ".", "..", "a/b", "a\\b", "a\0b", 7, None, ["a"]]

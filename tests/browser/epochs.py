@@ -44,7 +44,7 @@ def record(path: Path, name: str, entries: Sequence[Entry], fork_of: tuple[str, 
     append_once(layout.queries, f"name/{name}", 1, lambda _: pa.Table.from_pylist([row], schema=QUERIES))
     make_manifest(layout.manifest(name))
     for table in {table for entry in entries for table in entry.tables}:
-        open_or_create(layout.change_log(name, table), log_schema(pa.schema([*LOG, ("k", pa.int64())]), ["k"]), "log")
+        open_or_create(layout.changelog(name, table), log_schema(pa.schema([*LOG, ("k", pa.int64())]), ["k"]), "log")
     manifest = Manifest(layout, name)
     manifest.refresh()
     if entries:

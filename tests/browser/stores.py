@@ -44,7 +44,7 @@ class Written:
         register(self._layout, name, f"id of {name}", f"checkpoint of {name}")
         for table, (columns, keys) in tables.items():
             schema = log_schema(pa.schema([*LOG, *columns.items()]), [*columns][:keys])
-            log = self._layout.change_log(name, table)
+            log = self._layout.changelog(name, table)
             whole = pa.schema(open_or_create(log, schema, "change log").schema().to_arrow())
             self._logs[table] = (Handle(log), whole)
 

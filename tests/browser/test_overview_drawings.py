@@ -121,7 +121,7 @@ def test_a_missing_changelog_is_reported(tmp_path: Path) -> None:
 def test_a_size_is_computed_once_per_version(tmp_path: Path) -> None:
     """An unchanged table returns the same object; a commit changes the size."""
     written = flights(tmp_path)
-    size = TableSize(ss.open_store(tmp_path).layout.change_log("delays", "op0"))
+    size = TableSize(ss.open_store(tmp_path).layout.changelog("delays", "op0"))
     before = size.now()
     assert size.now() is before
     written.add({"op0": {}})

@@ -326,7 +326,8 @@ def test_a_task_keeps_the_last_row_of_each_key_and_epoch(tmp_path: Path) -> None
         feed((0, "update", "a", 3), (1, "update", "b", 4)),
         feed((1, "delete", "b", None), (3, "update", "c", 5)),
     ]
-    report = reports.read(pa.Table.from_batches([*write_changes(TableTask(place, LOG, ("k",)), iter(batches))]))
+    task = TableTask(place, LOG, ("k",))
+    report = reports.parse_reports(pa.Table.from_batches([*write_changes(task, iter(batches))]))
     (file,) = report.files
     rows = pa.parquet.read_table(tmp_path / "log" / file.path).select(["_epoch", "_change", "k", "n"]).to_pylist()
     values = sorted(tuple(row.values()) for row in rows)
@@ -348,7 +349,7 @@ def test_epochs_out_of_order_are_rejected(tmp_path: Path) -> None:
 def test_a_folder_that_executors_cannot_access_is_reported(tmp_path: Path) -> None:
     """The error explains that the store must be on a shared file system."""
     task = TableTask(Place(str(tmp_path / "nowhere")), LOG, ("k",))
-    report = reports.read(pa.Table.from_batches([*write_changes(task, iter([]))]))
+    report = reports.parse_reports(pa.Table.from_batches([*write_changes(task, iter([]))]))
     with pytest.raises(CaptureError, match=r"(?s)cannot see.*nowhere.*shared file system"):
         require_valid(task.place, LOG, report)
 

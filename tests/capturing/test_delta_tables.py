@@ -20,7 +20,7 @@ from streamstate.errors import DamagedStoreError, StoreError
 from streamstate.snapshots.store.delta import Place, append_once, commit_once, log_checks, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import Handle, remember_removed, required, update
 from streamstate.snapshots.store.delta.data_files import DataFile, DataFileWriter, write_file
-from streamstate.snapshots.store.delta.maintenance import compact, sweep
+from streamstate.snapshots.store.delta.maintenance import merge_small_files, sweep
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.delta.table import CHECKPOINT_INTERVAL
 
@@ -299,8 +299,8 @@ def test_small_files_are_merged(place: Place) -> None:
     for version in range(70):
         add(place, version)
     before = TableVersion(place, required(place))
-    assert compact(place, "n") == 70
-    assert compact(place, "n") == 0
+    assert merge_small_files(place, "n") == 70
+    assert merge_small_files(place, "n") == 0
     assert len(required(place).file_uris()) == 1
     assert numbers(place) == list(range(70))
     assert sweep(place) == []
@@ -326,7 +326,7 @@ def test_merging_during_concurrent_appends(place: Place) -> None:
     thread = threading.Thread(target=append)
     thread.start()
     try:
-        assert compact(place, "n") >= 64
+        assert merge_small_files(place, "n") >= 64
     finally:
         stop.set()
         thread.join()

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamstate.snapshots.store import distinct_keys
-from streamstate.snapshots.store.distinct_keys import last_rows
+from streamstate.snapshots.capture import rows as change_rows
+from streamstate.snapshots.capture.rows import last_rows
 from streamstate.snapshots.store.duckdb_sql import embedded, listed
 
 FEW = st.integers(0, 3) | st.none()
@@ -55,7 +55,7 @@ def test_the_last_row_of_each_key(keys: pa.Table) -> None:
 @pytest.mark.parametrize("split", [1, 2])
 def test_distinct_keys_need_no_database(split: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one column or several, in one piece or several."""
-    monkeypatch.setattr(distinct_keys, "embedded", lambda: pytest.fail("it was asked"))
+    monkeypatch.setattr(change_rows, "embedded", lambda: pytest.fail("it was asked"))
     start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     windows = [{"start": start + dt.timedelta(hours=n), "end": start + dt.timedelta(hours=n + 1)} for n in range(3)]
     keys = pa.table({"w": pa.array(windows * 2, WINDOW), "k": ["a"] * 3 + [None] * 3})
@@ -67,7 +67,7 @@ def test_distinct_keys_need_no_database(split: int, monkeypatch: pytest.MonkeyPa
 
 def test_too_many_combinations_are_left_to_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers of the combinations would not fit into 64 bits."""
-    monkeypatch.setattr(distinct_keys, "_MOST_CODES", 3)
+    monkeypatch.setattr(change_rows, "_MOST_CODES", 3)
     last = last_rows(pa.table({"a": [1, 1, 2, 1], "b": [1, 2, 2, 1]}))
     assert last is not None
     assert last.tolist() == [False, True, True, True]

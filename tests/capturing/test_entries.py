@@ -60,16 +60,6 @@ def test_entries_are_what_was_written(written: list[Entry], cut: int, looked_at:
         assert found == ((None, None, 0) if table is None else (table.rows, table.keyframe, table.changes))
 
 
-def test_columns_that_an_older_manifest_lacks_are_null() -> None:
-    """Rows with them may follow."""
-    row = Entry(0, CAPTURED, captured_at=MOMENT, mode="real-time")
-    old = as_rows([row]).drop_columns(["mode", "sources"])
-    assert Entries(old).values("mode") == [None]
-    later = Entries(as_rows([Entry(1, CAPTURED, captured_at=MOMENT, mode="real-time")]))
-    both = Entries(old).followed_by(later)
-    assert [one.mode for one in both] == both.values("mode") == [None, "real-time"]
-
-
 def test_no_entries() -> None:
     """As before the first epoch."""
     none = Entries(MANIFEST.empty_table())

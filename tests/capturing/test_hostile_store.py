@@ -138,7 +138,7 @@ def test_a_log_cannot_delete_files_of_other_tables(mine: Path, theirs: Path, pat
     with_action(theirs / "q/op0", "remove", path.format(stolen, name=stolen.name))
     before = content(mine)
     USES["merging"](theirs)
-    sweep(Layout.at(theirs).change_log("q", "op0"), timedelta(0))
+    sweep(Layout.at(theirs).changelog("q", "op0"), timedelta(0))
     USES["retention"](theirs)
     assert content(mine) == before
 

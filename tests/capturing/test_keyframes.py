@@ -49,7 +49,7 @@ def growing(counted: tuple[Path, Path], tmp_path: Path) -> Growing:
 
 def keyframes(store: Path) -> dict[int, int]:
     """The epochs with a keyframe in the log of the only table, and how many rows each has."""
-    return keyframe_rows(ss.open_store(store)["q"].recorded.change_log("op0").version)
+    return keyframe_rows(ss.open_store(store)["q"].recorded.changelog("op0").version)
 
 
 def named(store: Path) -> list[int | None]:
@@ -129,7 +129,7 @@ def test_a_pass_that_was_killed_after_its_keyframes_is_completed(
     killed._epochs_a_pass = EPOCHS
     with pytest.raises(KeyboardInterrupt):
         killed.run()
-    assert keyframe_rows(ss.open_store(made)["q"].recorded.change_log("op0").version).keys() >= {1, 3}
+    assert keyframe_rows(ss.open_store(made)["q"].recorded.changelog("op0").version).keys() >= {1, 3}
     ss.capture(growing.path, made, "q")
     assert set(named(made)) - {None} <= keyframes(made).keys()
     check_equal(made, store)

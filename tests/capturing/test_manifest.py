@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from synthetic import START
 
 from streamstate.snapshots.store import manifest as module
 from streamstate.snapshots.store.entries import Entry, TableEntry
@@ -67,3 +68,11 @@ def test_the_first_epoch_may_be_read_from_its_own_keyframe(tmp_path: Path) -> No
     first = replace(entry(1), tables={"op0": TableEntry(0, 0, 1)})
     manifest.append([first], "app")
     assert manifest.entries[0].tables == {"op0": TableEntry(0, 0, 1)}
+
+
+def test_a_new_manifest_keeps_the_processing_time(tmp_path: Path) -> None:
+    """Causes of timers and expired TTLs are derived from it."""
+    manifest = Manifest(Layout.at(tmp_path), "q")
+    manifest.append([Entry(0, CAPTURED, began_at=START)], "q/_epochs")
+    manifest.refresh()
+    assert manifest.entries[0].began_at == START

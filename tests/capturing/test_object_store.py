@@ -116,7 +116,7 @@ def test_small_objects_are_merged_and_orphans_deleted(bucket: Bucket, monkeypatc
     orphan = f"part-{0:032x}-{0:032x}.parquet"
     with place.filesystem().open_output_stream(orphan) as file:
         file.write(b"left behind")
-    assert maintenance.compact(place, "n") == 3
+    assert maintenance.merge_small_files(place, "n") == 3
     assert sweep(place) == [orphan]
     assert numbers(place) == [0, 1, 2]
 

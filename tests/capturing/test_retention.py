@@ -76,7 +76,7 @@ def check(folder: Path | str, states: list[State | None], kept: set[int], *, who
     assert history.captured() == sorted(kept)
     epochs = history.epochs()
     keyframes = dict(zip(epochs["epoch"], epochs["keyframes"], strict=True))
-    log = Layout.at(folder).change_log("q", "op0")
+    log = Layout.at(folder).changelog("q", "op0")
     for epoch in kept:
         state = states[epoch]
         assert as_state(history.at(epoch).table()) == state
@@ -123,7 +123,7 @@ def check_log(folder: Path | str, states: list[State | None], kept: list[int]) -
     from streamstate.snapshots.store.delta.commits import required
     from streamstate.snapshots.store.delta.reading import TableVersion
 
-    place = Layout.at(folder).change_log("q", "op0")
+    place = Layout.at(folder).changelog("q", "op0")
     rows = TableVersion(place, required(place)).scan("_epoch").read_all().to_pylist()
     assert {row["_epoch"] for row in rows} <= set(kept)
     epochs = ss.open_store(folder)["q"].epochs()
@@ -342,7 +342,7 @@ def test_a_log_is_not_read_with_an_outdated_manifest(tmp_path: Path) -> None:
     write(tmp_path, LONG)
     keep(tmp_path, "q", last=2)
     with pytest.raises(OvertakenError, match="Read it again"):
-        state_at(Layout.at(tmp_path).change_log("q", "op0"), ["key"], 11, None, ["key", "value"], generation=0)
+        state_at(Layout.at(tmp_path).changelog("q", "op0"), ["key"], 11, None, ["key", "value"], generation=0)
 
 
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:

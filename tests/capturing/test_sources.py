@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from conftest import Source, counts, letters, run
 from hypothesis import given, settings
@@ -17,12 +15,9 @@ from pyspark.sql import SparkSession
 from synthetic import write
 
 import streamstate as ss
-from streamstate.snapshots.checkpoint.filesystem import HadoopFiles, LocalFiles
+from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.source_progress import sources_after
-from streamstate.snapshots.store.delta import append_once, open_or_create, open_table
-from streamstate.snapshots.store.entries import Entry, TableEntry, as_rows
-from streamstate.snapshots.store.layout import CAPTURED, MANIFEST, Layout
-from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.retention.dropping import keep
 
 EXAMPLES = settings(max_examples=60, deadline=None)
@@ -226,43 +221,8 @@ def test_hadoop_reads_the_end_of_a_file(spark: SparkSession, tmp_path: Path) -> 
     assert [files.tail(str(tmp_path / "none"), 9) for files in (LocalFiles(), HadoopFiles(spark))] == [None, None]
 
 
-def write_older_store(folder: Path) -> Layout:
-    """Write a store with two epochs and the manifest columns of an earlier version of streamstate."""
-    layout = Layout.at(folder)
-    columns = pa.schema(list(MANIFEST)[:11])
-    open_or_create(layout.manifest("q"), columns, "the epochs of one query")
-    rows = as_rows([Entry(epoch, CAPTURED, tables={"op0": TableEntry(1, 1, None)}) for epoch in (0, 1)])
-    append_once(layout.manifest("q"), "q/_epochs", 1, lambda _: rows.select(columns.names))
-    return layout
-
-
-def test_the_sources_column_is_added_to_older_stores(tmp_path: Path) -> None:
-    """It is null for the existing epochs."""
-    layout = write_older_store(tmp_path)
-    write(tmp_path, [{"a": 1}, {"a": 2}, {"a": 3}], facts=[{}, {}, {"sources": "[2]"}])
-    reading = Manifest(layout, "q")
-    reading.refresh()
-    assert [entry.sources for entry in reading.entries] == [None, None, "[2]"]
-    Manifest(layout, "q").append([Entry(3, CAPTURED, sources="[3]")], "q/_epochs")
-    reading.refresh()
-    assert list(ss.open_store(tmp_path)["q"].epochs()["sources"]) == [None, None, "[2]", "[3]"]
-    assert [entry.sources for entry in reading.entries] == [None, None, "[2]", "[3]"]
-
-
 def test_retention_keeps_the_sources_of_epochs(tmp_path: Path) -> None:
     """They are still in the manifest after retention has rewritten it."""
     write(tmp_path, [{"a": number} for number in range(4)], facts=[{"sources": f"[{epoch}]"} for epoch in range(4)])
     keep(tmp_path, "q", last=2)
     assert list(ss.open_store(tmp_path)["q"].epochs()["sources"]) == ["[2]", "[3]"]
-
-
-def test_retention_adds_the_sources_column_to_older_stores(tmp_path: Path) -> None:
-    """The rewritten manifest has all columns."""
-    write(tmp_path, [{"a": 1}, {"a": 2}])
-    shutil.rmtree(tmp_path / "q" / "_epochs")
-    layout = write_older_store(tmp_path)
-    keep(tmp_path, "q", last=1)
-    table = open_table(layout.manifest("q"))
-    assert table is not None
-    assert [field.name for field in table.schema().fields] == MANIFEST.names
-    assert list(ss.open_store(tmp_path)["q"].epochs()["sources"]) == [None]

@@ -33,7 +33,7 @@ def test_a_large_keyframe_needs_no_spark(
         capturer.run(upto=epoch)
         capturer.tidy()
     history = ss.open_store(tmp_path)["q"]
-    files = history.recorded.change_log("op0").version.files("_epoch")
+    files = history.recorded.changelog("op0").version.files("_epoch")
     assert any(file.only_change == KEYFRAME for file in files)
     for epoch in range(4):
         assert history.at(epoch).table().to_arrow().equals(store["counts"].at(epoch).table().to_arrow())

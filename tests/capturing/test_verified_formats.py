@@ -27,7 +27,7 @@ class Capture:
     """What one capture of a query knows of the changelog, and commits to it."""
 
     def __init__(self, store: Path, query: str = "id") -> None:
-        self._log = Handle(Layout.at(store).change_log("q", "op0"))
+        self._log = Handle(Layout.at(store).changelog("q", "op0"))
         self.verified = VerifiedFormats(self._log, f"{query}/op0")
 
     def has(self, what: str = "changes", layout: TableFormat = FORMAT, spark: str = "4.3.0") -> bool:
@@ -36,7 +36,7 @@ class Capture:
 
     def found(self, *, equal: bool) -> None:
         """Compare."""
-        self.verified.record("changes", FORMAT, "4.3.0", equal=equal)
+        self.verified.note("changes", FORMAT, "4.3.0", equal=equal)
 
     def commit(self, epoch: int) -> None:
         """Commit an epoch, and what was found."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decoded
+from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decode_rows
 from streamstate.snapshots.spark.state_reader import nullable
 from streamstate.snapshots.store.native_types import native
 
@@ -33,7 +33,7 @@ class Encoded:
         """The rows, all or some in any order."""
         chosen = np.arange(len(self.starts)) if order is None else np.array(order, np.int64)
         limit = len(self.buffer) - len(PAD)
-        return decoded(self.buffer, limit, self.starts[chosen], self.sizes[chosen], self.struct)
+        return decode_rows(self.buffer, limit, self.starts[chosen], self.sizes[chosen], self.struct)
 
 
 def laid_out(rows: list[bytes], struct: dict[str, Any], gap: int = 0) -> Encoded:

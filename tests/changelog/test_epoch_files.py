@@ -13,10 +13,10 @@ from recorded.unpacked import copied, unpacked
 
 from streamstate.errors import UntrustedCheckpointError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.decoding.epoch_files import epoch_files
 from streamstate.snapshots.checkpoint.decoding.failures import MissingChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.reader import changes
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
+from streamstate.snapshots.checkpoint.decoding.store_history import epoch_files
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 
 Copy = Callable[[str, str, str], Path]

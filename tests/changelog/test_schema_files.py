@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changelog.written_checkpoint import BY_PREFIX, BY_ROW, KEY, VALUE, WrittenCheckpoint, schema_file
+from changelog.written_checkpoint import BY_PREFIX, BY_ROW, KEY, VALUE, WrittenCheckpoint, full_id, schema_file
 from streamstate.errors import CheckpointError, DamagedCheckpointError, UntrustedCheckpointError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
-from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, TableFormat
@@ -84,7 +84,7 @@ def test_partitions_may_not_disagree(written: WrittenCheckpoint) -> None:
 
 def test_a_partition_without_a_snapshot(written: WrittenCheckpoint) -> None:
     """Its keys cannot be told apart."""
-    (written.path / "state/0/1/1_b0.zip").unlink()
+    (written.path / f"state/0/1/1_{full_id('b0')}.zip").unlink()
     assert "state/0/1 has no snapshot" in reason(written)
 
 
@@ -94,7 +94,7 @@ def test_a_restart_holds_from_its_first_epoch(written: WrittenCheckpoint) -> Non
     for partition, unique_id in enumerate(("a1", "b1")):
         written.snapshot(partition, f"2_{unique_id}", total=2, items=3)
     checkpoint = CheckpointFiles(written.path)
-    assert [len(recorded_sources(checkpoint, epoch)) for epoch in range(2)] == [1, 2]
+    assert [len(sources_in_metadata(checkpoint, epoch)) for epoch in range(2)] == [1, 2]
     assert table(written, 0).key_encoding is KeyEncoding.ROW
     items = table(written, 1, at=1)
     assert (items.family_id, items.several, items.delimited) == (3, True, True)
@@ -172,7 +172,7 @@ def test_metadata_cannot_lead_out_of_the_checkpoint(written: WrittenCheckpoint) 
     store = {"storeName": "../../..", "numColsPrefixKey": 0, "stateSchemaFilePaths": ["0_schema"]}
     written.describe(0, schema_file("total"), TOTAL, stateStoreInfo=[store])
     with pytest.raises(UntrustedCheckpointError, match=r"\.\./"):
-        recorded_sources(CheckpointFiles(written.path), 1)
+        sources_in_metadata(CheckpointFiles(written.path), 1)
 
 
 def test_purged_settings_are_an_error(written: WrittenCheckpoint) -> None:
@@ -201,7 +201,7 @@ def test_a_damaged_snapshot_is_named(written: WrittenCheckpoint) -> None:
             path.write_bytes(content)
             found = table_formats(CheckpointFiles(written.path), 1)[0]
             if isinstance(found, UnsupportedTable):
-                assert "1_a0.zip" in found.reason
+                assert path.name in found.reason
             else:
                 assert found.family_id == 2
 

@@ -20,7 +20,7 @@ from recorded.unpacked import VERSIONS
 from sampling import sampled
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_sources
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, Part, TableFormat
 from streamstate.snapshots.checkpoint.operators import Shape, state_sources
@@ -46,7 +46,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
 def described(checkpoint: Path | str, epoch: int) -> dict[str, TableFormat | UnsupportedTable]:
     """The format of each table."""
     found = CheckpointFiles(checkpoint)
-    tables = [source.table for source in recorded_sources(found, epoch)]
+    tables = [source.table for source in sources_in_metadata(found, epoch)]
     return dict(zip(tables, table_formats(found, epoch), strict=True))
 
 
@@ -177,7 +177,7 @@ def as_spark(spark: SparkSession, checkpoint: Path, epoch: int) -> int:
     found = CheckpointFiles(checkpoint)
     session = StateReader(spark, found).session(epoch)
     sources = state_sources(session, found, epoch)
-    assert [*map(vars, recorded_sources(found, epoch))] == [*map(vars, sources)]
+    assert [*map(vars, sources_in_metadata(found, epoch))] == [*map(vars, sources)]
     count = 0
     for source, table in zip(sources, table_formats(found, epoch), strict=True):
         if isinstance(table, UnsupportedTable) or source.shape is Shape.TIMERS:

@@ -17,7 +17,7 @@ from changelog.random_columns import LEAVES, columns
 from changelog.spark_rows import PAD, Encoded, assert_decoded, cells, encoded, laid_out
 from streamstate.snapshots.checkpoint.decoding.arrow_types import arrow_type, check_supported
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, UnsupportedChangelogError
-from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decoded
+from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decode_rows
 
 EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -87,12 +87,12 @@ def test_missing_rows_are_null_whatever_their_place(rows: Encoded) -> None:
     """So are their fields, which can stand alone."""
     missing = np.arange(len(rows.starts)) % 3 == 1
     starts, sizes = np.where(missing, -5, rows.starts), np.where(missing, 1 << 40, rows.sizes)
-    found = decoded(rows.buffer, len(rows.buffer) - 16, starts, sizes, rows.struct, missing=missing)
+    found = decode_rows(rows.buffer, len(rows.buffer) - 16, starts, sizes, rows.struct, missing=missing)
     found.validate(full=True)
     expected = [None if gone else row for row, gone in zip(rows.decoded().to_pylist(), missing, strict=True)]
     assert cells(found) == cells(pa.array(expected, found.type))
     assert all(found.field(at)[1].as_py() is None for at in range(found.type.num_fields))
-    none = decoded(PAD, 0, starts, sizes, rows.struct, missing=np.ones(len(starts), bool))
+    none = decode_rows(PAD, 0, starts, sizes, rows.struct, missing=np.ones(len(starts), bool))
     assert none.null_count == len(starts)
 
 
@@ -179,7 +179,7 @@ def test_garbage_is_decoded_to_some_value_or_refused(kinds: list[object], rows: 
 def test_a_row_is_within_the_file_and_has_its_fields(start: int, size: int) -> None:
     """Here the file is a row of one long."""
     with pytest.raises(DamagedChangelogError):
-        decoded(np.zeros(32, np.uint8), 16, np.array([start]), np.array([size]), _struct("long"))
+        decode_rows(np.zeros(32, np.uint8), 16, np.array([start]), np.array([size]), _struct("long"))
 
 
 def test_values_that_overlap_do_not_multiply() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,11 @@ def _json(value: Any) -> bytes:
     return struct.pack(">i", 1) + _text(json.dumps(value))
 
 
+def full_id(short: str) -> str:
+    """Return a unique id as Spark writes it, from a short one."""
+    return f"{zlib.crc32(short.encode()):08x}-0000-4000-8000-000000000000"
+
+
 @dataclass(frozen=True)
 class WrittenCheckpoint:
     """A checkpoint of one operator in a folder."""
@@ -58,7 +64,7 @@ class WrittenCheckpoint:
 
     def commit(self, epoch: int, *ids: str) -> None:
         """Write the commit of an epoch, with the unique id of each partition in format 2."""
-        unique = {"stateUniqueIds": {"0": [[unique_id] for unique_id in ids]}} if ids else {}
+        unique = {"stateUniqueIds": {"0": [[full_id(short)] for short in ids]}} if ids else {}
         self._write(f"commits/{epoch}", "v2\n" + json.dumps(unique))
 
     def describe(self, epoch: int, content: bytes, *variables: tuple[str, str], **more: Any) -> None:
@@ -81,7 +87,8 @@ class WrittenCheckpoint:
 
         Spark calls the version of its format v1 or v2; this alternates.
         """
-        path = self.path / f"state/0/{partition}/{name}.zip"
+        version, _, short = name.partition("_")
+        path = self.path / f"state/0/{partition}/{version}{f'_{full_id(short)}' if short else ''}.zip"
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr(

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import streamstate as ss
 from code_check.changes import BASES, CHANGES, STORE, Build, Change, Inputs
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.query_plans.plan_table import store_plan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
 EPOCHS = 3
@@ -78,7 +78,7 @@ class Started:
             name = base.replace(" ", "_")
             ss.capture(checkpoint, self.store, name, verify="never")
             # ss.describe would refuse those without columns of a result, which ss.start records all the same.
-            record_plan(Layout.at(self.store), name, plan_of_frame(query.build(self.inputs), query.mode).plan, 0)
+            store_plan(Layout.at(self.store), name, plan_of_frame(query.build(self.inputs), query.mode).plan, 0)
         return checkpoint
 
     @property

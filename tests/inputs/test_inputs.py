@@ -20,7 +20,7 @@ from streamstate.errors import (
     NotReplayableError,
     UnknownEpochError,
 )
-from streamstate.snapshots.store.query_plans import planned_here
+from streamstate.snapshots.store.query_plans import live_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -235,7 +235,7 @@ def test_bad_questions(sources: Sources, tmp_path: Path, monkeypatch: pytest.Mon
             store.sql(sql, engine="spark", spark=sources.spark)
     with pytest.raises(InvalidSQLError, match="engine='spark'"):
         store.sql("FROM q.inputs_0 VERSION AS OF 1")
-    monkeypatch.setattr(planned_here, "_planned", {})
+    monkeypatch.setattr(live_plan, "_planned", {})
     with pytest.raises(NoResultError, match=r"describe\(store"):
         history.inputs(0, source=0)
     ss.describe(tmp_path / "store", "q", lambda: QUERIES["two"](sources))

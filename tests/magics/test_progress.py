@@ -33,7 +33,7 @@ def large(path: Path, keys: int = KEYS) -> Path:
     """Write a store with a query ``q`` that changes every key in every epoch."""
     layout = Layout.at(path)
     register(layout, "q", "id", "checkpoint")
-    log = layout.change_log("q", "op0")
+    log = layout.changelog("q", "op0")
     open_or_create(log, log_schema(LOG, ["key"]), "log")
     names = pa.array([f"key{number:07}" for number in range(keys)])
     for epoch in range(EPOCHS):

@@ -32,7 +32,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.query_plans.plan_table import store_plan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
 
@@ -179,7 +179,7 @@ def migrating(spark: SparkSession, folder: Path, change: Change, *settings: Mapp
     if change.recorded:
         run.capture()
         frame = change.before.build(run.inputs.stream(with_settings(spark)))
-        record_plan(Layout.at(run.store), "q", plan_of_frame(frame, change.before.mode).plan, 0)
+        store_plan(Layout.at(run.store), "q", plan_of_frame(frame, change.before.mode).plan, 0)
     return Migrating(run, change)
 
 

@@ -39,8 +39,8 @@ def stored(path: Path, rows: pa.Table, keys: list[str], *, table: str = "op0", p
         "_partition": pa.array(partitions or [0] * rows.num_rows, pa.int32()),
     }
     log = pa.table({**fixed, **dict(zip(rows.column_names, rows.columns, strict=True))})
-    open_or_create(layout.change_log("q", table), log_schema(log.schema, keys), "log")
-    append_once(layout.change_log("q", table), f"q/{table}", 0, lambda _: log)
+    open_or_create(layout.changelog("q", table), log_schema(log.schema, keys), "log")
+    append_once(layout.changelog("q", table), f"q/{table}", 0, lambda _: log)
     facts = {table: TableEntry(rows.num_rows, rows.num_rows, None)}
     Manifest(layout, "q").append([Entry(0, CAPTURED, committed_at=START, tables=facts)], "q/_epochs")
     return ss.open_store(path)["q"].live()

@@ -68,7 +68,7 @@ def write_epochs(folder: Path, kinds: dict[str, pa.DataType], epochs: list[list[
     register(layout, "q", "id", "checkpoint")
     fixed = [("_epoch", pa.int64()), ("_change", pa.string()), ("_partition", pa.int32()), ("key", KEY)]
     schema = pa.schema([*fixed, *kinds.items()])
-    open_or_create(layout.change_log("q", "op0"), log_schema(schema, ["key"], Operator("stateStoreSave")), "log")
+    open_or_create(layout.changelog("q", "op0"), log_schema(schema, ["key"], Operator("stateStoreSave")), "log")
     manifest = Manifest(layout, "q")
     for epoch, changes in enumerate(epochs):
         rows = [
@@ -76,7 +76,7 @@ def write_epochs(folder: Path, kinds: dict[str, pa.DataType], epochs: list[list[
             for change, key, values in changes
         ]
         table = pa.Table.from_pylist(rows, schema=schema)
-        append_once(layout.change_log("q", "op0"), "q/op0", epoch, lambda _stands, table=table: table)  # type: ignore[misc]
+        append_once(layout.changelog("q", "op0"), "q/op0", epoch, lambda _stands, table=table: table)  # type: ignore[misc]
         facts = {"op0": TableEntry(3, len(rows), None)}
         entry = Entry(epoch, CAPTURED, committed_at=NOON, offsets=f"[{epoch}]", tables=facts)
         manifest.append([entry], "q/_epochs")

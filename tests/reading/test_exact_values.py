@@ -139,7 +139,7 @@ def written(folder: Path, example: Example) -> ss.History:
     register(layout, "q", "id", "checkpoint")
     own = [("_epoch", pa.int64()), ("_change", pa.string()), ("_partition", pa.int32())]
     schema = pa.schema([*own, *zip("abcd", example.types, strict=True)])
-    log = layout.change_log("q", "op0")
+    log = layout.changelog("q", "op0")
     open_or_create(log, log_schema(schema, ["a", "b"]), "log")
     manifest, before = Manifest(layout, "q"), dict[Any, tuple[Row, Row]]()
     for epoch, rows in enumerate(example.epochs):

@@ -97,7 +97,7 @@ def check_rebuilding(folder: str, history: ss.History, known: dict[int, State]) 
     keyframes = dict(zip(history.epochs()["epoch"], history.epochs()["keyframes"], strict=True))
     for epoch, state in known.items():
         rows = state_at(
-            Layout.at(folder).change_log("q", "op0"), ["key"], epoch, keyframes[epoch]["op0"], ["key", "value"]
+            Layout.at(folder).changelog("q", "op0"), ["key"], epoch, keyframes[epoch]["op0"], ["key", "value"]
         )
         assert {row["key"]: row["value"] for row in rows.to_pylist()} == state
 

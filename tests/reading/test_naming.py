@@ -12,8 +12,8 @@ from branch_stores import Branch
 import streamstate as ss
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.plan_record import PlannedColumn, QueryPlan, TablePlan
-from streamstate.snapshots.store.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.query_plans.plan_table import store_plan
+from streamstate.snapshots.store.query_plans.query_plan import PlannedColumn, QueryPlan, TablePlan
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
 
 MENDS = 'streamstate.describe(store, "clicks", build_query)'
@@ -44,7 +44,7 @@ def planned(folder: Path) -> None:
     """Record the plan of the join."""
     columns = tuple(PlannedColumn(name, kind) for name, kind in (("user", "string"), ("n", "long")))
     plan = QueryPlan("append", "4.3.0", {}, {"op0_left": TablePlan(None, columns, (0,), columns)})
-    record_plan(Layout.at(folder), "clicks", plan, 0)
+    store_plan(Layout.at(folder), "clicks", plan, 0)
 
 
 @pytest.mark.parametrize("view", [StateBrowser, lambda history: DiffView(history, 0, 0)], ids=["browser", "diff"])

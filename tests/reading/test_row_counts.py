@@ -163,7 +163,7 @@ def test_retention_counts_its_keyframes(history: ss.History) -> None:
 @pytest.mark.parametrize("rows", [2, 1, None])
 def test_a_keyframe_beside_its_epoch_counts_if_it_is_complete(history: ss.History, rows: int | None) -> None:
     """Its commit says how many rows it has. Without that, or if some are in other files, it is not used."""
-    place = history.recorded.layout.change_log("q", "op0")
+    place = history.recorded.layout.changelog("q", "op0")
     marks = {} if rows is None else marks_of(3, rows)
     commit_once(
         place, "q/keyframes", 3, lambda table, _: keyframe_file(TableVersion(place, table), 3, None), marks=marks

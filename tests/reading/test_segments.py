@@ -189,7 +189,7 @@ def test_merged_files_are_sorted_by_key(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(maintenance, "_MANY", 10)
     monkeypatch.setattr(maintenance, "_ENOUGH_VALUES", 15 * len(LOG))
     monkeypatch.setattr(merging, "_SMALL_KEYFRAME", 8)
-    log = Layout.at(tmp_path).change_log("q", "op0")
+    log = Layout.at(tmp_path).changelog("q", "op0")
     for epoch in (9, 19, 39):
         write(tmp_path, STATES[: epoch + 1], tidy_every=1)
         state = STATES[epoch]
@@ -216,7 +216,7 @@ def test_compact_sorts_what_is_not_sorted(tmp_path: Path, monkeypatch: pytest.Mo
     """Large files become several; what is sorted stays as it is."""
     states: list[State | None] = [{f"k{at:05}": epoch for at in range(3_000)} for epoch in range(60)]
     write(tmp_path, states, commit_every=60)
-    log = Layout.at(tmp_path).change_log("q", "op0")
+    log = Layout.at(tmp_path).changelog("q", "op0")
     monkeypatch.setattr(maintenance, "_ENOUGH_VALUES", 50_000 * len(LOG))
     assert sort_log(log) == 1
     version = TableVersion(log, required(log))

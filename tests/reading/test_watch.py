@@ -13,8 +13,8 @@ from synthetic import State, write
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, StoreError, UnknownColumnError
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.plan_record import PlannedColumn, QueryPlan, TablePlan
-from streamstate.snapshots.store.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.query_plans.plan_table import store_plan
+from streamstate.snapshots.store.query_plans.query_plan import PlannedColumn, QueryPlan, TablePlan
 from streamstate.state_inspect.watch import Watch, WatchEvent
 
 PROMPTLY = 0.01
@@ -82,7 +82,7 @@ def test_a_watch_of_a_result(tmp_path: Path) -> None:
     columns.append(PlannedColumn("score", "long", value | {"type": "long"}))
     table = TablePlan((PlannedColumn("key", "string"),), (PlannedColumn("value", "long"),), (None,), tuple(columns))
     write(tmp_path, STATES[:2])
-    record_plan(Layout.at(tmp_path), "q", QueryPlan("update", "4.3.0", {}, {"op0": table}), 0)
+    store_plan(Layout.at(tmp_path), "q", QueryPlan("update", "4.3.0", {}, {"op0": table}), 0)
     history, seen = ss.open_store(tmp_path)["q"], EventRecorder()
     with history.watch("score > 5", seen, interval=PROMPTLY) as watch:
         assert watch.table == "result"

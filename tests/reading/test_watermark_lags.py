@@ -11,8 +11,8 @@ from synthetic import START, write
 
 import streamstate as ss
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.plan_record import EventTime, QueryPlan
-from streamstate.snapshots.store.query_plans.plan_table import record_plan
+from streamstate.snapshots.store.query_plans.plan_table import store_plan
+from streamstate.snapshots.store.query_plans.query_plan import EventTime, QueryPlan
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
 from streamstate.widgets import QueryDashboard
 from streamstate.widgets.timeline.actions import TimelineSelection
@@ -31,7 +31,7 @@ def historic(folder: Path, *watermarks: EventTime, since: int = 0) -> ss.History
     moves = pairwise([at(0), at(10), at(20), at(30)])
     facts = [{"watermark": now, "next_watermark": after} for now, after in moves]
     write(folder, [{"a": 1}, {"a": 2}, {"a": 3}], facts=facts)
-    record_plan(Layout.at(folder), "q", QueryPlan("append", "4.3.0", {}, {}, event_times=watermarks), since)
+    store_plan(Layout.at(folder), "q", QueryPlan("append", "4.3.0", {}, {}, event_times=watermarks), since)
     return ss.open_store(folder)["q"]
 
 
@@ -74,7 +74,7 @@ def test_without_a_plan_historic_data_have_no_lag(tmp_path: Path) -> None:
 def test_other_data_have_a_lag_behind_the_commit(tmp_path: Path) -> None:
     """Also if the newest event is known: how old it is matters."""
     write(tmp_path, [{"a": 1}], facts=[{"watermark": START - timedelta(minutes=9), "next_watermark": START}])
-    record_plan(Layout.at(tmp_path), "q", QueryPlan("append", "4.3.0", {}, {}, event_times=(FIVE_MINUTES,)), 0)
+    store_plan(Layout.at(tmp_path), "q", QueryPlan("append", "4.3.0", {}, {}, event_times=(FIVE_MINUTES,)), 0)
     history = ss.open_store(tmp_path)["q"]
     lags = WatermarkLags(history.recorded)
     assert (lags.historic, lags.of(history.recorded.live_entry())) == (False, timedelta(minutes=9))

@@ -26,7 +26,7 @@ from streamstate.operations.promotion import promoting, requirements
 from streamstate.operations.promotion.renaming import check_atomic
 from streamstate.operations.promotion.switch import REPLACED, Switch
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.filesystem import HadoopFiles
+from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
 

@@ -20,7 +20,7 @@ from streamstate.operations.promotion import promoting, switch
 from streamstate.operations.promotion.renaming import exchanged, move
 from streamstate.operations.promotion.switch import REPLACED, recover
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.filesystem import LocalFiles
+from streamstate.snapshots.checkpoint.local_files import LocalFiles
 
 pytestmark = pytest.mark.usefixtures("uncompared")
 

@@ -12,7 +12,7 @@ from operators.queries import JOINS, OTHERS, WINDOWS, aggregated, watermarked
 from operators.running import Inputs, with_settings
 from pyspark.sql import functions as F
 
-from streamstate.snapshots.store.query_plans.plan_record import EventTime, QueryPlan
+from streamstate.snapshots.store.query_plans.query_plan import EventTime, QueryPlan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
 if TYPE_CHECKING:

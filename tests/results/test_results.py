@@ -20,9 +20,9 @@ import streamstate as ss
 from results.functions import COMPUTED, IN_ORDER, OPAQUE, SCHEMA, columns, rows
 from streamstate.errors import NoResultError, QueryError, StoreError
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans import planned_here
-from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
-from streamstate.snapshots.store.query_plans.plan_table import Plans, record_plan
+from streamstate.snapshots.store.query_plans import live_plan
+from streamstate.snapshots.store.query_plans.plan_table import Plans, store_plan
+from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -188,7 +188,7 @@ def test_without_the_plan_columns_say_what_they_need(
     """So they do in what never uses Spark: tables by name, and SQL in DuckDB."""
     store = ss.open_store(only_spark[0])
     by_name = store["q"].live().table("result")
-    monkeypatch.setattr(planned_here, "_planned", {})
+    monkeypatch.setattr(live_plan, "_planned", {})
     in_sql = store.sql("FROM q.result").to_arrow()
     for found in (store["q"].live().result().to_arrow(), by_name.to_arrow(), in_sql):
         assert [name for name in found.column_names if "needs Spark" not in str(found[name][0])] == ["g", "mean"]
@@ -479,7 +479,7 @@ def test_a_hostile_plan_computes_nothing(name: str, spark: SparkSession, files: 
     layout = Layout.at(tmp_path / "store")
     plan = json.loads(Plans(layout, "q").recorded()[0].plan.to_json())
     plan["tables"]["op0"]["columns"][1]["expression"] = HOSTILE[name]
-    record_plan(layout, "q", QueryPlan.from_json(json.dumps(plan)), 0)
+    store_plan(layout, "q", QueryPlan.from_json(json.dumps(plan)), 0)
     found = set(ss.open_store(tmp_path / "store")["q"].live().result().to_arrow()["count"].to_pylist())
     [text] = found
     assert "Spark" in str(text) or "damaged" in str(text) or text == HOSTILE[name].get("value")

@@ -157,7 +157,7 @@ def test_a_new_column_is_null_at_earlier_epochs(tmp_path: Path) -> None:
 
     write(tmp_path, [{"a": 1}])
     layout = Layout.at(tmp_path)
-    log = layout.change_log("q", "op0")
+    log = layout.changelog("q", "op0")
     wider = pa.schema(
         [
             ("_epoch", pa.int64()),

@@ -104,7 +104,7 @@ def spread_of(history: History, table: str, entries: Sequence[Entry]) -> StateSp
     intervals, index = history.recorded.interval_table(table, since), history.recorded.index
     part = HistoryPart(intervals, since, intervals.high)
     newest = next(entry for entry in reversed(entries) if entry.captured)
-    log = history.recorded.change_log(table)
+    log = history.recorded.changelog(table)
     skew = history.at(newest.epoch).table(table).skew()
     return StateSpread(
         table,

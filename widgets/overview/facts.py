@@ -141,7 +141,7 @@ class StoreFacts:
         try:
             known = self._sizes.get((query, table))
             if known is None:
-                place = layout.change_log(query, table) if table else layout.manifest(query)
+                place = layout.changelog(query, table) if table else layout.manifest(query)
                 self._sizes[query, table] = known = TableSize(place)
             size = known.now()
         except (StreamStateError, OSError) as failed:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError
-from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery, planned_here
+from streamstate.snapshots.store.query_plans.live_plan import LivePlan, live_plan
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, interruptible
 from streamstate.state_inspect.values import canonical, key_text
 from streamstate.widgets.why.panel import WhyPanel, panel_of
@@ -72,8 +72,8 @@ class WhyReader:
         with self._lock:
             self._found = {at: panel for at, panel in self._found.items() if not panel.problem}
 
-    def _planned(self) -> PlannedQuery | None:
-        return planned_here(self._history.recorded.layout, self._history.name, None)
+    def _planned(self) -> LivePlan | None:
+        return live_plan(self._history.recorded.layout, self._history.name, None)
 
     def _read(self, table: str, key: Mapping[str, Any], epoch: int) -> WhyPanel:
         blank = WhyPanel(key_text(key), epoch)

@@ -1,4 +1,4 @@
-"""What a task on an executor reports to the driver: the files it wrote, and what each epoch changed.
+"""Reports of the executors' tasks to the driver: the files that they wrote, and the changes of each epoch.
 
 A report is rows of one schema. Spark gives the driver the rows of each successful task exactly once, even if tasks are
 retried or run speculatively. Only files named in a report are committed, and only after the driver has checked them.
@@ -43,7 +43,7 @@ _SHARED = "The store has to be where the driver and every executor reach it: a s
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What one part of an epoch changed."""
+    """The changes of one part of an epoch."""
 
     epoch: int
     changes: int
@@ -54,7 +54,7 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class Reports:
-    """What all tasks of one job reported."""
+    """The reports of all tasks of one job."""
 
     files: list[DataFile]
     epochs: list[EpochReport]
@@ -76,8 +76,8 @@ def epoch_done(epoch: int, changes: int, *, live: int = 0) -> pa.RecordBatch:
     return _row(epoch=epoch, changes=changes, live=live)
 
 
-def read(table: pa.Table) -> Reports:
-    """The reports of a job's tasks."""
+def parse_reports(table: pa.Table) -> Reports:
+    """Return the reports of a job's tasks."""
     rows = table.to_pylist()
     names = [field.name for field in fields(DataFile)]
     return Reports(

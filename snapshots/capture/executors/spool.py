@@ -41,7 +41,7 @@ class Spools:
         self._folder.cleanup()
 
     def new(self, columns: Sequence[str]) -> Spool:
-        """An empty spool, whose rows are compared by some columns."""
+        """Return an empty spool, whose rows are compared by some columns."""
         self._made += 1
         return Spool(self._db, f"spool{self._made}", Path(self._folder.name), columns)
 
@@ -76,7 +76,7 @@ class Spool:
         self.rows += batch.num_rows
 
     def last_of_each(self, keys: Sequence[str]) -> Rows:
-        """The numbers of the last row of each key, ascending."""
+        """Return the numbers of the last row of each key, ascending."""
         if not self.rows:
             return np.empty(0, np.int64)
         group = f"GROUP BY {listed(keys)}" if keys else ""
@@ -92,7 +92,7 @@ class Spool:
             )
 
     def not_in(self, spool: Spool, names: Sequence[str]) -> Rows:
-        """The numbers of the rows that match no row of another spool in some columns, ascending."""
+        """Return the numbers of the rows that match no row of another spool in some columns, ascending."""
         if not self.rows or not spool.rows:
             return np.arange(self.rows)
         agree = same(self._name, spool._name, names) if names else "true"
@@ -100,7 +100,7 @@ class Spool:
         return np.sort(found)
 
     def read(self, numbers: Rows | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows with some ascending numbers (None: all), in batches; list elements have their positions."""
+        """Return the rows with some ascending numbers (None: all), in batches; list elements have their positions."""
         if self._file is None:
             return
         self._file.close()

@@ -1,4 +1,4 @@
-"""What runs on the executors: each task takes rows of the state and writes one data file.
+"""Tasks on the executors: each takes rows of the state and writes one data file.
 
 Each function is a task of ``DataFrame.mapInArrow``; it yields what ``reports`` describes. Its memory is bounded: rows
 that have to wait are on disk.
@@ -28,7 +28,7 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class TableTask:
-    """What a task needs to know about its table."""
+    """The table that a task writes to."""
 
     place: Place
     schema: pa.Schema
@@ -151,7 +151,7 @@ def _marked(batch: pa.RecordBatch, change: str | pa.Array) -> pa.Table:
 
 
 def _by_epoch(batches: Batches) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
-    """The rows of each epoch; an error if the epochs do not ascend, which everything here relies on."""
+    """Return the rows of each epoch; an error if the epochs do not ascend, which everything here relies on."""
     newest = -1
     for epoch, pieces in itertools.groupby(_pieces(batches), key=lambda piece: piece[0]):
         if epoch <= newest:
@@ -161,7 +161,7 @@ def _by_epoch(batches: Batches) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]
 
 
 def _pieces(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows, cut into slices of a single epoch each."""
+    """Return the rows, cut into slices of a single epoch each."""
     for batch in batches:
         epochs = batch[EPOCH].to_numpy()
         edges = [0, *(np.flatnonzero(epochs[1:] != epochs[:-1]) + 1).tolist(), len(epochs)]

@@ -1,4 +1,4 @@
-"""Writes epochs into a changelog from the executors; the driver commits their files in one transaction."""
+"""The executors' writer of a change log; the driver commits their files in one transaction."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from streamstate.snapshots.capture.executors.tasks import (
 from streamstate.snapshots.checkpoint.operators import Shape
 from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.spark.state_reader import StateFrame, StateReader
-from streamstate.snapshots.store.changelog_writer import LogPosition, TableLog, recorded
 from streamstate.snapshots.store.delta import commit_once
 from streamstate.snapshots.store.delta.data_files import DataFile
 from streamstate.snapshots.store.delta.maintenance import sweep
 from streamstate.snapshots.store.entries import TableEntry
+from streamstate.snapshots.store.table_log import LogPosition, TableLog, entries_as_metadata
 
 
 @dataclass
 class Written:
-    """What the jobs of one pass wrote; a job that is repeated writes the same rows to new files."""
+    """The output of the jobs of one pass; a job that is repeated writes the same rows to new files."""
 
     files: list[DataFile] = field(default_factory=list)
     entries: dict[int, TableEntry] = field(default_factory=dict)
-    """What the manifest will say of each epoch."""
+    """The manifest's facts of each epoch."""
     by_feed: bool = True
-    """Whether all of it came from the change feed."""
+    """True if all of it came from the change feed."""
 
 
 class ExecutorWriter:
-    """Writes one state table's log in the executors; it remembers nothing between passes."""
+    """A writer of one state table's log in the executors; it remembers nothing between passes."""
 
     def __init__(self, reader: StateReader, log: TableLog) -> None:
         self._reader = reader
         self._log = log
 
     def append(self, epochs: Sequence[int], position: LogPosition, keyframe: int | None) -> dict[int, TableEntry]:
-        """Commit some consecutive epochs, as :meth:`DriverWriter.append`; if the log restarts, only the first."""
+        """Commit some consecutive epochs, as :meth:`TableLog.append`; if the log restarts, only the first."""
         if position.restarts:
             return self._commit(epochs[:1], position, partial(self._keyframe, epochs[0]))
         return self._commit(epochs, position, partial(self.changes, epochs, position, keyframe))
@@ -66,14 +66,14 @@ class ExecutorWriter:
         metadata: dict[str, str] = {}
         done: list[Written] = []
 
-        def write(table: DeltaTable, stands: int) -> list[DataFile]:
-            done.append(work(pa.schema(table.schema().to_arrow()), stands))
+        def write(table: DeltaTable, committed: int) -> list[DataFile]:
+            done.append(work(pa.schema(table.schema().to_arrow()), committed))
             # Filled in only now; the commit reads it after the files were written.
-            metadata.update(recorded(done[-1].entries))
+            metadata.update(entries_as_metadata(done[-1].entries))
             return done[-1].files
 
         stood = commit_once(self._log.handle, self._log.application, epochs[-1], write, metadata=metadata)
-        logged = self._log.recorded_entries(epochs, stood) if stood > position.last else {}
+        logged = self._log.entries_in_commits(epochs, stood) if stood > position.last else {}
         if not done and len(logged) < len(epochs):
             write(self._log.handle.newest(), epochs[-1])
         if done:
@@ -84,7 +84,7 @@ class ExecutorWriter:
         return (done[-1].entries if done else {}) | logged
 
     def _keyframe(self, epoch: int, schema: pa.Schema, after: int) -> Written:
-        """All live keys at an epoch, as a keyframe; only rows of epochs after ``after`` are written."""
+        """Write all live keys at an epoch as a keyframe, unless the epoch is up to ``after``."""
         state = self._reader.state(self._log.source, epoch)
         if epoch <= after:
             state = StateFrame(state.columns, state.frame.limit(0))
@@ -94,7 +94,7 @@ class ExecutorWriter:
     def changes(
         self, epochs: Sequence[int], position: LogPosition, keyframe: int | None, schema: pa.Schema, after: int
     ) -> Written:
-        """What consecutive epochs changed; epochs up to ``after`` are counted and not written."""
+        """Write the changes of consecutive epochs; those up to ``after`` are counted and not written."""
         if self._log.source.shape is Shape.KEYED:
             with contextlib.suppress(*failures()):
                 return self._fed(epochs, position, keyframe, schema, after)
@@ -134,7 +134,7 @@ class ExecutorWriter:
 
         task = TableTask(self._log.place, schema, state.columns.spark_keys, self._log.source.shape is Shape.LIST, after)
         try:
-            done = reports.read(to_arrow(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA)))
+            done = reports.parse_reports(to_arrow(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA)))
         except failures() as error:
             explained = executor_error(error)
             if explained is None:

@@ -1,4 +1,4 @@
-"""What runs on the executors: each task writes its rows of a batch as one data file, and reads files again."""
+"""Tasks on the executors: each writes its rows of a batch as one data file, or reads files again."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RecordedFiles:
     """Both are included."""
 
     def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows in the columns of a schema."""
+        """Return the rows in the columns of a schema."""
         import pyarrow.compute as pc
         import pyarrow.dataset as ds
 

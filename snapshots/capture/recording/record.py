@@ -36,7 +36,7 @@ _recorders: dict[str, Recorder] = {}
 
 
 class RecordedFrame(ClassicDataFrame):
-    """What :func:`record` returns: a streaming DataFrame, and the recorder that feeds it as ``recorder``."""
+    """A streaming DataFrame that reads a recording, and the recorder that feeds it as ``recorder``."""
 
     recorder: Recorder
 
@@ -54,7 +54,7 @@ def record(
     a Delta table, each exactly once. A query over the returned frame reads that table, so what each of its epochs read
     can be read again: by :meth:`streamstate.History.inputs`, ``why`` and ``late``, by forks and in replays.
 
-    The recorder starts now, or goes on from where it was stopped. :func:`streamstate.start` and ``%%stream`` start it
+    The recorder starts now, or continues from where it was stopped. :func:`streamstate.start` and ``%%stream`` start it
     with the query and stop it with the query; otherwise ``.recorder.stop()`` of the returned frame stops it. What a
     socket delivers while nobody records is lost, and so is what it has delivered but is not yet in a batch when the
     process is killed.
@@ -93,7 +93,7 @@ def recorded(
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """A streaming DataFrame that reads a recording, without recording anything.
+    """Return a streaming DataFrame that reads a recording, without recording anything.
 
     For a query's code where its source is gone: to describe, fork or replay it.
 
@@ -129,7 +129,7 @@ def prepared(
     checkpoint: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> tuple[Recorder, DataFrame]:
-    """A recorder that is not started yet, and the frame that reads its recording, which is created if need be."""
+    """Return a recorder that is not started yet, and the frame that reads its recording; create it if need be."""
     place = Place(location(path), storage_options)
     columns, of = check_recordable(frame, place)
     recording = Recording(place)
@@ -144,7 +144,7 @@ def prepared(
 
 
 def check_recordable(frame: DataFrame, place: Place) -> tuple[pa.Schema, str]:
-    """The recorded columns of a frame, and what tells it from others. Writes nothing.
+    """Return the recorded columns of a frame, and what tells it from others. Writes nothing.
 
     Raises:
         QueryError, InvalidArgumentError, StoreError: as :func:`record`.
@@ -156,18 +156,18 @@ def check_recordable(frame: DataFrame, place: Place) -> tuple[pa.Schema, str]:
 
 
 def recorders_of(frame: DataFrame) -> list[Recorder]:
-    """The recorders of this process whose recordings a frame reads."""
+    """Return the recorders of this process whose recordings a frame reads."""
     paths = recordings_of(frame._jdf.queryExecution().analyzed(), fed=True)
     return [_recorders[path] for path in paths if path in _recorders]
 
 
 def recorder_queries() -> set[str]:
-    """The ids of the queries that record in this process."""
+    """Return the ids of the queries that record in this process."""
     return {str(recorder.query.id) for recorder in _recorders.values() if recorder.query is not None}
 
 
 def arrow_columns(schema: StructType) -> pa.Schema:
-    """The columns of a frame as they are recorded.
+    """Return the columns of a frame as they are recorded.
 
     Raises:
         InvalidArgumentError: one has a name or type that cannot be recorded.
@@ -190,7 +190,7 @@ def arrow_columns(schema: StructType) -> pa.Schema:
 
 
 def _checked(frame: Any) -> str:
-    """What tells a frame that can be recorded from others."""
+    """Check that a frame can be recorded, and return its fingerprint."""
     from pyspark.errors import AnalysisException
 
     require_classic(frame)

@@ -43,12 +43,12 @@ class Recorder:
 
     @property
     def active(self) -> bool:
-        """Whether it records now."""
+        """True while it records."""
         return self.query is not None and self.query.isActive
 
     @property
     def error(self) -> str | None:
-        """Why it failed, in one line; None if it did not."""
+        """The first line of the error with which it failed; None if it did not."""
         # A batch that is under way when the query is stopped fails with it.
         over = self.query is not None and not self.query.isActive and not self._stopped
         failed = self.query.exception() if self.query is not None and over else None
@@ -59,7 +59,7 @@ class Recorder:
         return ours[-1].partition(": ")[2] if ours else lines[0]
 
     def renew(self, frame: DataFrame, recording: Recording, checkpoint: str) -> None:
-        """Let the next run record what the newest code says; a run under way goes on."""
+        """Let the next run record what the newest code says; a run under way continues."""
         with self._lock:
             if not self.active:
                 self.frame, self._recording, self._checkpoint = frame, recording, checkpoint

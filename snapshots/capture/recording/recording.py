@@ -26,7 +26,7 @@ from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.store.delta import Place, commit_once, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import Handle, empty_commit, version_of
 from streamstate.snapshots.store.delta.data_files import DataFile
-from streamstate.snapshots.store.delta.maintenance import GRACE, compact, removals, sweep
+from streamstate.snapshots.store.delta.maintenance import GRACE, merge_small_files, removals, sweep
 from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _TIDY_EVERY = 64
 
 @dataclass(frozen=True)
 class Kept:
-    """Which batches a recording holds: those after ``dropped`` up to ``newest``; −1: none."""
+    """The batches that a recording holds: those after ``dropped`` up to ``newest``; −1: none."""
 
     dropped: int
     newest: int
@@ -115,7 +115,7 @@ class Recording:
         """
         marks: dict[str, int] = {}
 
-        def write(table: DeltaTable, _stands: int) -> list[DataFile]:
+        def write(table: DeltaTable, _committed: int) -> list[DataFile]:
             if version_of(table, _RECORDER) != self._turn:
                 raise StoreError(
                     f"Another recorder has taken over {self.place}.\nOnly one can record into a folder at a time."
@@ -133,7 +133,7 @@ class Recording:
 
     def tidy(self) -> None:
         """Merge small files, and remove files that no version holds."""
-        compact(self.place, BATCH)
+        merge_small_files(self.place, BATCH)
         sweep(self.place)
 
     def drop(self, upto: int, grace: timedelta = GRACE) -> int:
@@ -149,9 +149,9 @@ class Recording:
         going: list[Committed] = []
         marks: dict[str, int] = {}
 
-        def write(table: DeltaTable, _stands: int) -> list[DataFile]:
+        def write(table: DeltaTable, _committed: int) -> list[DataFile]:
             files = TableVersion(self.place, table).files(BATCH)
-            # A batch may stand in several files: what is dropped ends before the first batch that stays.
+            # A batch can be in several files: what is dropped ends before the first batch that stays.
             stays = [-1 if file.least is None else file.least for file in files if not _ends_by(file, upto)]
             marks[DROPPED] = max(version_of(table, DROPPED), min([upto, *(least - 1 for least in stays)]))
             going[:] = [file for file in files if _ends_by(file, marks[DROPPED])]
@@ -186,7 +186,9 @@ class Recording:
 
         task = TableTask(self.place, schema, ())
         try:
-            done = reports.read(to_arrow(rows.mapInArrow(partial(write_batch, task, batch), reports.SPARK_SCHEMA)))
+            done = reports.parse_reports(
+                to_arrow(rows.mapInArrow(partial(write_batch, task, batch), reports.SPARK_SCHEMA))
+            )
         except failures() as error:
             explained = executor_error(error)
             if explained is None:
@@ -197,7 +199,7 @@ class Recording:
 
 
 def required_recording(place: Place) -> DeltaTable:
-    """A recording, which has to exist.
+    """Return a recording, which has to exist.
 
     Raises:
         QueryError: there is none.
@@ -209,14 +211,14 @@ def required_recording(place: Place) -> DeltaTable:
 
 
 def not_a_recording(place: Place) -> QueryError:
-    """The error for a path that holds something else."""
+    """Return the error for a path that holds something else."""
     return QueryError(
         f"{place} is not a recording of streamstate.\nPass a new folder to streamstate.record, or one that it made."
     )
 
 
 def kept(table: DeltaTable) -> Kept:
-    """Which batches a version of a recording holds."""
+    """Return the batches that a version of a recording holds."""
     return Kept(version_of(table, DROPPED), version_of(table, RECORDED))
 
 
@@ -227,7 +229,7 @@ def pin(uri: str, batch: int, options: Mapping[str, str] | None = None) -> None:
 
 
 def _stored(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    """Columns as Delta stores them."""
+    """Return columns as Delta stores them."""
     from deltalake import Schema
 
     stored = pa.schema(Schema.from_arrow(pa.schema(list(schema))).to_arrow())

@@ -32,11 +32,11 @@ class RecordedInput(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the source in Spark."""
+        """Return the name of the source in Spark."""
         return FORMAT
 
     def streamReader(self, schema: StructType) -> RecordedReader:  # noqa: N802 (Spark calls it by this name)
-        """What reads the recording."""
+        """Return the reader of the recording."""
         known = json.loads(self.options.get(OPTIONS, "null"))
         return RecordedReader(Place(self.options[PATH], known), schema, int(self.options.get(TASKS, "1")))
 
@@ -48,7 +48,7 @@ class _Part(InputPartition):
 
 
 class RecordedReader(DataSourceStreamReader):
-    """Reads batches of a recording. Spark asks for offsets in one process, and reads in others."""
+    """A reader of a recording's batches. Spark asks for offsets in one process, and reads in others."""
 
     def __init__(self, place: Place, schema: StructType, tasks: int) -> None:
         self._place = place
@@ -68,14 +68,14 @@ class RecordedReader(DataSourceStreamReader):
         return {"recording": self._place.uri, "id": str(table.metadata().id), "batch": batch}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a new query begins: with the oldest batch that is kept."""
+        """Return the offset at which a new query begins: before the oldest batch that is kept."""
         from streamstate.snapshots.capture.recording.recording import kept
 
         table = self._table()
         return self._offset(table, kept(table).dropped)
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: N802
-        """The newest batch."""
+        """Return the newest batch."""
         from streamstate.snapshots.capture.recording.recording import kept
 
         table = self._table()
@@ -83,7 +83,7 @@ class RecordedReader(DataSourceStreamReader):
         return self._offset(table, max(kept(table).newest, int(start["batch"])))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The files that hold the batches after one offset up to another, for as many tasks at most as asked for."""
+        """Return the files with the batches after one offset up to another, for at most the asked number of tasks."""
         from streamstate.snapshots.capture.recording.recording import kept
         from streamstate.snapshots.store.delta.reading import TableVersion
 
@@ -111,7 +111,7 @@ class RecordedReader(DataSourceStreamReader):
             )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some files."""
+        """Return the rows of some files."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         files: RecordedFiles = partition.value

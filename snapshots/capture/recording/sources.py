@@ -19,18 +19,18 @@ _SOURCES = ("StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelat
 
 
 def forgotten(leaf: Any) -> str | None:
-    """What a source is, if it has forgotten its input once it was read; None if it can be asked again."""
+    """Describe a source that forgets its input once it was read; None if it can be asked again."""
     text = description(leaf)
     return next((what for name, what in _FORGETS.items() if name in text), None)
 
 
 def may_expire(leaf: Any) -> bool:
-    """Whether a source's input may be gone later: all but files, Delta tables, rate and recordings."""
+    """Return whether a source's input may be gone later: all but files, Delta tables, rate and recordings."""
     return kind_of(leaf) not in _SOURCES or not description(leaf).startswith(_KEEPS)
 
 
 def distinct_sources(analyzed: Any) -> list[Any]:
-    """The sources of a plan in Spark's order, each once."""
+    """Return the sources of a plan in Spark's order, each once."""
     found: list[Any] = []
     for leaf in each(analyzed.collectLeaves()):
         is_source = leaf.isStreaming() and kind_of(leaf) != "CTERelationRef"
@@ -40,7 +40,7 @@ def distinct_sources(analyzed: Any) -> list[Any]:
 
 
 def recordings_of(analyzed: Any, *, fed: bool = False) -> list[str]:
-    """The paths of the recordings that a plan reads; if ``fed``, only of those whose recorder starts with the query."""
+    """Return the paths of the recordings that a plan reads; if ``fed``, only if the recorder starts with the query."""
     return [
         str(leaf.extraOptions().get(PATH))
         for leaf in distinct_sources(analyzed)
@@ -51,7 +51,7 @@ def recordings_of(analyzed: Any, *, fed: bool = False) -> list[str]:
 
 
 def frame_of(frame: DataFrame, plan: Any) -> DataFrame:
-    """A DataFrame of an analysed plan, in the session of another."""
+    """Return a DataFrame of an analysed plan, in the session of another."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     spark = frame.sparkSession
@@ -60,7 +60,7 @@ def frame_of(frame: DataFrame, plan: Any) -> DataFrame:
 
 
 def with_sources(frame: DataFrame, instead: Sequence[tuple[Any, DataFrame]]) -> DataFrame:
-    """A frame that reads other frames instead of some of its sources; they have the same columns."""
+    """Return a frame that reads other frames instead of some of its sources; they have the same columns."""
     jvm: Any = frame.sparkSession._jvm
     plans = [(leaf, _renamed(jvm, other._jdf.queryExecution().analyzed(), leaf)) for leaf, other in instead]
 
@@ -76,7 +76,7 @@ def with_sources(frame: DataFrame, instead: Sequence[tuple[Any, DataFrame]]) -> 
 
 
 def _renamed(jvm: Any, plan: Any, leaf: Any) -> Any:
-    """A plan with the numbers of a leaf's attributes, which the nodes above refer to."""
+    """Return a plan with the numbers of a leaf's attributes, which the nodes above refer to."""
     pairs = list(zip(each(plan.output()), each(leaf.output()), strict=True))
     if all(made.exprId().equals(to.exprId()) for made, to in pairs):
         return plan
@@ -90,5 +90,5 @@ def _renamed(jvm: Any, plan: Any, leaf: Any) -> Any:
 
 
 def description(leaf: Any) -> str:
-    """What kind of source a leaf is, such as ``socket``."""
+    """Return the kind of a source, such as ``socket``."""
     return str(leaf.sourceName() if kind_of(leaf).startswith("StreamingRelation") else leaf.toString())

@@ -1,4 +1,4 @@
-"""Which recorded input a query, its forks and its kept epochs may still need, and dropping the rest.
+"""Dropping recorded input that neither a query nor its forks nor its kept epochs can still need.
 
 An epoch's input is what lies between the offsets of the epoch before and its own. So input up to the end of the epoch
 before the oldest kept one is not needed for any kept epoch. Forks and other readers are not asked where they are: each
@@ -37,7 +37,7 @@ def trim_inputs(layout: Layout, name: str, before: Sequence[Entry], kept: Sequen
         return
     held = _offsets(layout, name, before, oldest - 1)
     ends: dict[str, int] = {}
-    for offset in _recorded(held):  # a stream that is read twice has two offsets
+    for offset in _recording_offsets(held):  # a stream that is read twice has two offsets
         identity, batch = str(offset["id"]), int(offset["batch"])
         ends[identity] = min(batch, ends.get(identity, batch))
     for source in range(len(held) if ends else 0):
@@ -50,12 +50,12 @@ def trim_inputs(layout: Layout, name: str, before: Sequence[Entry], kept: Sequen
 
 def pin_inputs(offsets: Iterable[str | None]) -> None:
     """Keep the recorded input after some offsets for good, for a fork that will read on from there."""
-    for offset in _recorded(offsets):
+    for offset in _recording_offsets(offsets):
         pin(str(offset["recording"]), int(offset["batch"]))
 
 
 def _offsets(layout: Layout, name: str, entries: Sequence[Entry], epoch: int) -> list[Any]:
-    """Where an epoch's reading of each source ended, by the manifest or else the checkpoint; empty if neither knows."""
+    """Return an epoch's end offsets of the sources, from the manifest or the checkpoint; empty if neither has them."""
     entry = next((entry for entry in entries if entry.epoch == epoch), None)
     if entry is not None and entry.offsets is not None:
         held = json.loads(entry.offsets)
@@ -67,8 +67,8 @@ def _offsets(layout: Layout, name: str, entries: Sequence[Entry], epoch: int) ->
     return [] if planned is None else list(planned.offsets)
 
 
-def _recorded(offsets: Iterable[Any]) -> list[dict[str, Any]]:
-    """Those offsets that are of recordings."""
+def _recording_offsets(offsets: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the offsets of recordings among some offsets."""
     found = []
     for offset in offsets:
         try:

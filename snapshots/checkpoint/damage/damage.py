@@ -16,25 +16,25 @@ class Damage:
     file: str
     """Its path inside the checkpoint."""
     why: str
-    """What is wrong with it, as the end of a sentence: ``is missing``."""
+    """The fault, as the end of a sentence: ``is missing``."""
     advice: str = BACKUP
-    """What to do, in one or two sentences."""
+    """The remedy, in one or two sentences."""
     stops: bool = True
-    """Whether Spark cannot start because of it; otherwise it does not read the file, or does without."""
+    """True if Spark cannot start because of it; otherwise it does not read the file, or does without."""
     of_epoch: bool = False
-    """Whether earlier epochs do without the file, so that the query can go on from one of them."""
+    """True if earlier epochs do without the file, so that the query can continue from one of them."""
     hides_state: bool = False
-    """Whether no state can be read because of it, although Spark can start."""
+    """True if no state can be read because of it, although Spark can start."""
 
     def __str__(self) -> str:
         return f"{self.file} {self.why}"
 
     @property
     def missing(self) -> bool:
-        """Whether the file is not there at all, as after Spark has purged it."""
+        """True if the file is not there at all, as after Spark has purged it."""
         return self.why.startswith("is missing")
 
     @classmethod
     def of(cls, error: DamagedCheckpointError, root: str, advice: str | None = None, *, stops: bool = True) -> Damage:
-        """The damage that reading a file has found."""
+        """Return the damage that reading a file has found."""
         return cls(error.path.removeprefix(f"{root}/"), error.why, error.advice if advice is None else advice, stops)

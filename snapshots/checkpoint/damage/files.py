@@ -1,4 +1,4 @@
-"""Whether a file of a checkpoint is whole: its size, its checksum files, and how its content ends.
+"""Checks of a checkpoint's files: size, checksum files, and the end of the content.
 
 What is checked is what Spark checks when it reads the file, without decoding a row. So a file that Spark reads to its
 last record is not damaged for Spark, whatever follows: :class:`TailError` says so.
@@ -36,7 +36,7 @@ class TailError(DamagedChangelogError):
 
 
 def change_records(content: bytes, path: str) -> Records:
-    """The records of a file with changes, or with a snapshot of the HDFS provider.
+    """Return the records of a file with changes, or with a snapshot of the HDFS provider.
 
     Raises:
         TailError: the file is damaged only after its last record.
@@ -56,7 +56,7 @@ def change_records(content: bytes, path: str) -> Records:
 
 
 def zip_metadata(content: bytes, path: str) -> dict[str, Any]:
-    """The metadata in a snapshot of RocksDB, read as Spark does: from the start, without the zip's directory.
+    """Return the metadata in a snapshot of RocksDB, read as Spark does: from the start, without the zip's directory.
 
     Raises:
         TailError: only the directory at the end is damaged.
@@ -76,7 +76,7 @@ def zip_metadata(content: bytes, path: str) -> dict[str, Any]:
 
 
 def _entries(content: bytes) -> Iterator[tuple[str, bytes, int]]:
-    """The name and content of each file in a zip, and where it ends."""
+    """Return the name and content of each file in a zip, and where it ends."""
     at = 0
     while content[at : at + 4] == _LOCAL:
         _, _, flags, method, _, _, crc, size, _, name_size, extra_size = _LOCAL_HEADER.unpack_from(content, at)

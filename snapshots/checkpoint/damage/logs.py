@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class LogDamage:
-    """Finds damage in the logs that the next start reads.
+    """The damage of the logs that the next start reads.
 
     Attributes:
         planned: the newest planned epoch; −1 if there is none.
@@ -43,7 +43,7 @@ class LogDamage:
         self.unknown = ""
 
     def all(self) -> Iterator[Damage]:
-        """All damage; the plan and the commit are set then."""
+        """Return all damage; the plan and the commit are set then."""
         try:
             _ = self._checkpoint.query_id
             self._verified("metadata")
@@ -57,11 +57,11 @@ class LogDamage:
             self.planned -= 1
 
     def of_plan(self, epoch: int) -> Damage | None:
-        """The damage of an epoch's plan."""
+        """Return the damage of an epoch's plan."""
         return self._parsed(f"offsets/{epoch}", parse_plan, BACKUP)[1]
 
     def of_commit(self, epoch: int) -> Damage | None:
-        """The damage of an epoch's commit."""
+        """Return the damage of an epoch's commit."""
         return self._parsed(f"commits/{epoch}", parse_commit, _rerun(epoch))[1]
 
     def _plans(self) -> Iterator[Damage]:
@@ -115,7 +115,7 @@ class LogDamage:
     def _parsed(
         self, name: str, parse: Callable[[str, str], _T], advice: str, *, stops: bool = True
     ) -> tuple[_T | None, Damage | None]:
-        """What a file says, and its damage: one of them is None."""
+        """Return a parsed file and its damage: one of them is None."""
         try:
             return parse(self._verified(name), f"{self._root}/{name}"), None
         except DamagedCheckpointError as error:
@@ -125,7 +125,7 @@ class LogDamage:
             return None, None
 
     def _verified(self, name: str) -> str:
-        """The text of a file, compared with the checksum file that Hadoop writes beside it on a local disk."""
+        """Return the text of a file, compared with the checksum file that Hadoop writes beside it on a local disk."""
         path = f"{self._root}/{name}"
         content = self._checkpoint.files.content(path)
         if content is None:

@@ -1,4 +1,4 @@
-"""Whether Spark can start from a checkpoint again: every file that the next start reads is there and whole.
+"""The next start from a checkpoint: it needs every file that it reads to be there and whole.
 
 The next start reads the newest plan and the one before, the newest commit, the logs of the file sources from their last
 compaction on, what describes the operators, and the state at the epoch before the one that it runs: the newest
@@ -23,21 +23,21 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class NextStart:
-    """What the next start of a query would find."""
+    """The condition in which the next start of a query would find its checkpoint."""
 
     damages: tuple[Damage, ...]
     """The damaged files, those first because of which Spark cannot start."""
     unknown: str = ""
-    """Why it is not known whether Spark can start, as a sentence; empty if it is."""
+    """The reason why it is not known whether Spark can start, as a sentence; empty if it is known."""
     whole: int | None = None
     """If Spark cannot start because of files that earlier epochs do without, the newest epoch that is whole: the query
-    can go on from there. Otherwise, and if there is none, None."""
+    can continue from there. Otherwise, and if there is none, None."""
     unread: int = 0
     """Bytes of data files of which only the sizes were compared."""
 
     @property
     def can_restart(self) -> bool | None:
-        """Whether Spark can start; None if that is not known."""
+        """True if Spark can start, False if it cannot; None if that is not known."""
         if stopping(self.damages):
             return False
         return None if self.unknown else True
@@ -47,7 +47,7 @@ def next_start(checkpoint: CheckpointFiles) -> NextStart:
     """Check every file that the next start of a checkpoint's query reads, without Spark and without decoding rows."""
     for _ in range(_ATTEMPTS - 1):
         committed, start = checkpoint.committed(), _checked(checkpoint)
-        # A query that goes on meanwhile also purges.
+        # A running query also purges meanwhile.
         if start.can_restart is not False or checkpoint.committed() == committed:
             return start
     return _checked(checkpoint)
@@ -72,7 +72,7 @@ def _checked(checkpoint: CheckpointFiles) -> NextStart:
 
 
 def _without_folder(logs: LogDamage, damages: list[Damage]) -> NextStart:
-    """The next start of a checkpoint without a folder for state."""
+    """Return the next start of a checkpoint without a folder for state."""
     if logs.commit and logs.commit.get("stateUniqueIds"):
         damages.append(Damage("state", "is missing, although the commit log names state files"))
     unknown = "" if logs.planned < 0 else _NO_FOLDER

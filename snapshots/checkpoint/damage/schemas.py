@@ -25,14 +25,14 @@ _MOVED = (
 
 
 class SchemaDamage:
-    """Finds damage in what describes the state of the operators."""
+    """The damage of the operators' metadata and schemas."""
 
     def __init__(self, checkpoint: CheckpointFiles) -> None:
         self._checkpoint = checkpoint
         self._files = checkpoint.files
 
     def all(self) -> Iterator[Damage]:
-        """All damage."""
+        """Return all damage."""
         operators = self._checkpoint.operators()
         if not operators and "state" in self._files.names(self._checkpoint.path):
             yield Damage("state", "has no folder of an operator", BACKUP)

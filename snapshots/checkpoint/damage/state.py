@@ -18,8 +18,8 @@ from streamstate.snapshots.checkpoint.decoding.failures import (
 )
 from streamstate.snapshots.checkpoint.decoding.integrity import verified
 from streamstate.snapshots.checkpoint.decoding.records import Records
-from streamstate.snapshots.checkpoint.decoding.state_files import StateHistory
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
+from streamstate.snapshots.checkpoint.decoding.store_history import StoreHistory
 from streamstate.snapshots.checkpoint.filesystem import inside
 from streamstate.snapshots.checkpoint.state_files import data_files
 from streamstate.snapshots.checkpoint.state_stores import StateStore, state_stores
@@ -45,7 +45,7 @@ class _Place:
 
 
 class StateDamage:
-    """Finds damaged state files. Each file is read once, so that damage of many epochs can be asked for.
+    """The damage of state files. Each file is read once, so that damage of many epochs can be asked for.
 
     Args:
         checkpoint: the checkpoint.
@@ -63,22 +63,22 @@ class StateDamage:
         self._reads = read
         self._left = _MOST_READ
         self._stores: dict[str | None, list[StateStore]] = {}
-        self._histories: dict[_Place, StateHistory] = {}
+        self._histories: dict[_Place, StoreHistory] = {}
         self._changes: dict[str, tuple[Damage | None, Records]] = {}
         self._snapshots: dict[str, Damage | None] = {}
 
     def at(self, epoch: int) -> list[Damage]:
-        """What is damaged of the files that make up the state at a committed epoch."""
+        """Return the damage of the files that make up the state at a committed epoch."""
         if (end := self._end(epoch)) is not None:
             return [end]
         return self._of_each(lambda store, history: self._of_state(store, history, epoch), epoch)
 
     def within(self, epoch: int) -> list[Damage]:
-        """What is damaged of the files that the epoch itself has written."""
+        """Return the damage of the files that the epoch itself has written."""
         return self._of_each(lambda store, history: self._of_version(store, history, epoch + 1), epoch)
 
-    def _of_each(self, find: Callable[[StateStore, StateHistory], list[Damage]], epoch: int) -> list[Damage]:
-        """What is found for each store, each file once."""
+    def _of_each(self, find: Callable[[StateStore, StoreHistory], list[Damage]], epoch: int) -> list[Damage]:
+        """Return the damage found for each store, each file once."""
         provider = self._provider(epoch)
         if not provider:
             return []
@@ -88,7 +88,7 @@ class StateDamage:
         return list(dict.fromkeys(damage for damages in found for damage in damages))
 
     def _provider(self, epoch: int) -> str:
-        """The state store provider; empty if its files cannot be judged."""
+        """Return the state store provider; empty if its files cannot be judged."""
         if (planned := self._checkpoint.readable_plan(epoch)) is None:
             return ""
         name, codec = planned.conf.get(_PROVIDER, ""), planned.conf.get(_CODEC, "lz4")
@@ -105,13 +105,13 @@ class StateDamage:
             self._stores[partitions] = [*state_stores(path, files, self._checkpoint, epoch)]
         return self._stores[partitions]
 
-    def _history(self, place: _Place) -> StateHistory:
+    def _history(self, place: _Place) -> StoreHistory:
         if place not in self._histories:
-            self._histories[place] = StateHistory(self._checkpoint, place)
+            self._histories[place] = StoreHistory(self._checkpoint, place)
         return self._histories[place]
 
     def _end(self, epoch: int) -> Damage | None:
-        """A state that ends in all stores before an epoch, rather than in some."""
+        """Return the damage of a state that ends in all stores before an epoch, rather than in some."""
         stores = self._listed(epoch)
         last = max((file.version for store in stores for file in store.listed.files), default=0)
         if not stores or last > epoch or (len(stores) == 1 and last == epoch):
@@ -129,11 +129,11 @@ class StateDamage:
             of_epoch=True,
         )
 
-    def _of_state(self, store: StateStore, history: StateHistory, epoch: int) -> list[Damage]:
+    def _of_state(self, store: StateStore, history: StoreHistory, epoch: int) -> list[Damage]:
         skipped: dict[str, Damage] = {}
         while True:
             try:
-                files = history.files(epoch, store.partition, self._read, skipped)
+                files = history.state(epoch, store.partition, self._read, skipped)
             except MissingChangelogError as missing:
                 return [*skipped.values()] or [self._missing(missing.path)]
             except UnsupportedChangelogError as error:
@@ -141,11 +141,11 @@ class StateDamage:
                 return []
             if files.snapshot is None or (found := self._snapshot(files.snapshot)) is None:
                 break
-            skipped[files.snapshot] = found
+            skipped[files.snapshot.rpartition("/")[2]] = found
             if not found.stops:
                 break
         if store.families and files.snapshot is None:
-            return [*skipped.values()] or [self._missing(history.names(store.partition, 1)[1])]
+            return [*skipped.values()] or [self._missing(history.paths(store.partition, 1)[1])]
         if not skipped and (snapshot := history.lost_snapshot(store.partition, files)):
             return [self._missing(snapshot)]
         replayed = len(files.changelogs) <= _MOST_REPLAYED
@@ -155,8 +155,8 @@ class StateDamage:
         ]
         return [*others, *filter(None, (self._changes[records.path][0] for records in files.changelogs))]
 
-    def _of_version(self, store: StateStore, history: StateHistory, version: int) -> list[Damage]:
-        changes, snapshot = history.names(store.partition, version)
+    def _of_version(self, store: StateStore, history: StoreHistory, version: int) -> list[Damage]:
+        changes, snapshot = history.paths(store.partition, version)
         if changes.rpartition("/")[2] in store.listed.names:
             self._read(changes)
             found = self._changes[changes][0]
@@ -173,7 +173,7 @@ class StateDamage:
         return Damage(path.removeprefix(f"{self._checkpoint.path}/"), why, of_epoch=True)
 
     def _read(self, path: str) -> Records:
-        """The records of a file with changes; none if it is damaged."""
+        """Return the records of a file with changes; none if it is damaged."""
         if path not in self._changes:
             self._changes[path] = self._read_changes(path)
         return self._changes[path][1]
@@ -198,7 +198,7 @@ class StateDamage:
         return self._snapshots[path]
 
     def _found(self, path: str, error: ChangelogError) -> Damage | None:
-        """The damage that an error shows; None if the file is only in a format that is not known."""
+        """Return the damage that an error shows; None if the file is only in a format that is not known."""
         if isinstance(error, UnsupportedChangelogError):
             self.unknown = str(error)
             return None
@@ -241,7 +241,7 @@ class StateDamage:
         return None
 
     def _content(self, path: str) -> bytes:
-        """The bytes of a file, compared with its checksum file."""
+        """Return the bytes of a file, compared with its checksum file."""
         content = self._checkpoint.files.content(path)
         if not content:
             raise DamagedChangelogError(f"{path} is {'missing' if content is None else 'empty'}")
@@ -255,5 +255,5 @@ def _no_records(path: str) -> Records:
 
 
 def stopping(damages: Sequence[Damage]) -> list[Damage]:
-    """Those because of which Spark cannot start."""
+    """Return those because of which Spark cannot start."""
     return [damage for damage in damages if damage.stops]

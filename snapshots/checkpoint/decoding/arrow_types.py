@@ -47,7 +47,7 @@ _DIGITS = 38
 
 
 def arrow_type(kind: SparkType) -> pa.DataType:
-    """The type of the column that a Spark type is decoded into.
+    """Return the type of the column that a Spark type is decoded into.
 
     Args:
         kind: A type as Spark's schemas have it in JSON, such as ``"long"`` or ``{"type": "array", …}``.
@@ -88,25 +88,25 @@ def check_supported(struct: dict[str, Any]) -> None:
 
 
 def struct_type(fields: list[dict[str, Any]], types: list[pa.DataType]) -> pa.StructType:
-    """A struct of some types; fields with the same name as an earlier one get a suffix."""
+    """Return a struct of some types; fields with the same name as an earlier one get a suffix."""
     names = distinct(field["name"] for field in fields)
     return pa.struct([pa.field(name, kind) for name, kind in zip(names, types, strict=True)])
 
 
 def list_type(element: pa.DataType) -> pa.ListType:
-    """A list with the name that Spark gives its elements."""
+    """Return a list with the name that Spark gives its elements."""
     return pa.list_(pa.field("element", element))
 
 
 @cache
 def stored_as(kind: str) -> str:
-    """The one name of all types that have the same bytes and become the same column: a collated string is a string."""
+    """Return the one name of types with the same bytes and the same column: a collated string is a string."""
     return next((name for pattern, name in _SAME if pattern.fullmatch(kind)), kind)
 
 
 @cache
 def decimal_digits(kind: str) -> tuple[int, int] | None:
-    """A decimal's precision and scale; None for other types."""
+    """Return a decimal's precision and scale; None for other types."""
     found = _DECIMAL.fullmatch(kind)
     return (int(found[1]), int(found[2])) if found else None
 

@@ -1,4 +1,4 @@
-"""The numbers of virtual column families, which stand in front of each key in a RocksDB changelog.
+"""The numbers of virtual column families, which precede each key in a RocksDB changelog.
 
 Each partition of a store numbers its families itself, in the order in which the operator creates them; a number is
 never used again. The numbers are in the ``metadata`` of the partition's snapshots. Spark writes a snapshot with every
@@ -7,19 +7,14 @@ commit that creates or removes a family, so the newest snapshot up to a version 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from functools import cache
-
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import snapshot_archive
-
-_SNAPSHOT = re.compile(r"(\d+)(?:_([\w-]+))?\.zip", re.ASCII)
+from streamstate.snapshots.checkpoint.state_files import StoreFiles
 
 
 def family_numbers(checkpoint: CheckpointFiles, operator: int, epoch: int) -> dict[str, int]:
-    """The number of each column family of an operator's only store at an epoch; those that all partitions agree on.
+    """Return the number of each column family of an operator's only store, if all partitions agree on it.
 
     Raises:
         UnsupportedChangelogError: a partition has no snapshot up to the epoch.
@@ -28,28 +23,24 @@ def family_numbers(checkpoint: CheckpointFiles, operator: int, epoch: int) -> di
     partitions = checkpoint.partitions(epoch)
     if not partitions:
         raise UnsupportedChangelogError(f"The offset log does not tell the number of partitions at epoch {epoch}.")
-    ids = cache(lambda version: checkpoint.unique_ids(version - 1).get(str(operator), []))
-    folders = [f"{checkpoint.path}/state/{operator}/{partition}" for partition in range(partitions)]
-    paths = [path for at, folder in enumerate(folders) for path in _snapshots(checkpoint, folder, epoch, at, ids)]
-    agreed = set.intersection(*({*_read(checkpoint, path).items()} for path in paths))
-    return dict(agreed)
+    paths = [path for at in range(partitions) for path in _snapshots(checkpoint, operator, at, epoch)]
+    return dict(set.intersection(*({*_read(checkpoint, path).items()} for path in paths)))
 
 
-def _snapshots(
-    checkpoint: CheckpointFiles, folder: str, epoch: int, partition: int, ids: Callable[[int], list[list[str]]]
-) -> list[str]:
-    """The newest snapshot of a partition up to an epoch; several if failed attempts cannot be told from it."""
-    versions: dict[int, dict[str | None, str]] = {}
-    for name in checkpoint.files.names(folder):
-        if (match := _SNAPSHOT.fullmatch(name)) and int(match[1]) <= epoch + 1:
-            versions.setdefault(int(match[1]), {})[match[2]] = f"{folder}/{name}"
-    for version in sorted(versions, reverse=True):
-        committed = [stores[0] for stores in ids(version)[partition : partition + 1] if stores]
-        if not committed:
-            return [*versions[version].values()]  # format 1, or Spark has purged the commit
-        if committed[0] in versions[version]:
-            return [versions[version][committed[0]]]
-    raise UnsupportedChangelogError(f"{folder} has no snapshot up to epoch {epoch}, so its keys cannot be told apart.")
+def _snapshots(checkpoint: CheckpointFiles, operator: int, partition: int, epoch: int) -> list[str]:
+    """Return the newest snapshot of a partition up to an epoch; several if failed attempts cannot be told from it."""
+
+    def ids(version: int) -> list[str]:
+        stores = checkpoint.unique_ids(version - 1).get(str(operator), [])
+        return stores[partition] if partition < len(stores) else []
+
+    folder = f"{checkpoint.path}/state/{operator}/{partition}"
+    found = StoreFiles(checkpoint.files.names(folder)).newest_snapshots(epoch + 1, ids)
+    if not found:
+        raise UnsupportedChangelogError(
+            f"{folder} has no snapshot up to epoch {epoch}, so its keys cannot be told apart."
+        )
+    return [f"{folder}/{file.name}" for file in found]
 
 
 def _read(checkpoint: CheckpointFiles, path: str) -> dict[str, int]:

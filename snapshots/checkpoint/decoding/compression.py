@@ -25,7 +25,7 @@ _LZ4_HEADER = struct.Struct("<8sBiiI")  # magic, method and level, compressed si
 _LZ4_RAW, _LZ4_COMPRESSED = 0x10, 0x20
 _LZ4_SEED = 0x9747B28C
 _LZ4_HASH_BITS = 0x0FFFFFFF  # lz4-java drops the upper four bits of each hash
-_LZ4_GROWTH = 255  # no byte of lz4 stands for more
+_LZ4_GROWTH = 255  # no byte of lz4 encodes more
 _ZSTD_GROWTH, _ZSTD_SMALL = 255, 64 << 20
 """The growth of zstd has no limit: up to how many times a file may be, or how many bytes if those are more."""
 _SNAPPY_HEADER = struct.Struct(">8sii")
@@ -78,7 +78,7 @@ def whole_blocks(content: bytes, path: str) -> bytes:
 
 
 def _lz4_blocks(content: bytes, path: str) -> Iterator[bytes]:
-    """The blocks of lz4-java's ``LZ4BlockOutputStream``, each verified by its hash."""
+    """Return the blocks of lz4-java's ``LZ4BlockOutputStream``, each verified by its hash."""
     codec, view, at = pa.Codec("lz4_raw"), memoryview(content), 0
     while True:
         if len(content) - at < _LZ4_HEADER.size:
@@ -117,7 +117,7 @@ def _zstd(content: bytes, path: str) -> bytes:
 
 
 def _snappy_blocks(content: bytes, path: str) -> Iterator[bytes]:
-    """The blocks of snappy-java's ``SnappyOutputStream``."""
+    """Return the blocks of snappy-java's ``SnappyOutputStream``."""
     if len(content) < _SNAPPY_HEADER.size or _SNAPPY_HEADER.unpack_from(content)[1:] != (1, 1):
         raise DamagedChangelogError(f"{path} has an unknown version of snappy's stream")
     codec, view, at = pa.Codec("snappy"), memoryview(content), _SNAPPY_HEADER.size
@@ -135,7 +135,7 @@ def _snappy_blocks(content: bytes, path: str) -> Iterator[bytes]:
 
 
 def _variable_length(body: memoryview) -> int:
-    """The number that a snappy block starts with: the size of what it holds."""
+    """Return the number that a snappy block starts with: the size of what it holds."""
     number = 0
     for place, byte in enumerate(body[:5]):
         number |= (byte & 0x7F) << 7 * place

@@ -1,6 +1,6 @@
 """From the records of a changelog to the rows of one state table: which records are its own, their keys and values.
 
-Spark's encoders put a few bytes around the rows. In front of each row of RocksDB stands a version, which is 0; in front
+Spark's encoders put a few bytes around the rows. A version, which is 0, precedes each row of RocksDB; in front
 of each key, the number of the column family if the store has some. HDFS's files have the bare rows. Everything is found
 for all records at once, and every size is checked.
 """
@@ -20,10 +20,10 @@ from streamstate.snapshots.checkpoint.decoding.framing import Positions
 from streamstate.snapshots.checkpoint.decoding.range_keys import ordering_columns
 from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PADDING, PUT, Records, gathered
 from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, TableFormat
-from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decoded
+from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decode_rows
 
 CHANGES = ("update", "delete", "append")
-"""What Spark's change feed calls a put, a delete and a merge."""
+"""The names of a put, a delete and a merge in Spark's change feed."""
 
 Flags = npt.NDArray[np.bool_]
 Fields = list[dict[str, Any]]
@@ -57,7 +57,7 @@ class Slices:
         return Slices(self.at[which], self.size[which])
 
     def without(self, count: int, missing: Flags | None = None) -> Slices:
-        """The slices without their first bytes."""
+        """Return the slices without their first bytes."""
         short = self.size < count
         if (short if missing is None else short & ~missing).any():
             raise damaged("a key or a value is too short")
@@ -66,29 +66,31 @@ class Slices:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Decodes rows of a store."""
+    """A decoder of a store's rows."""
 
     buffer: npt.NDArray[np.uint8]
     versioned: bool
 
     def of(self, rows: Slices, fields: Fields, missing: Flags | None = None) -> pa.StructArray:
-        """The rows in some slices; null where a row is missing."""
+        """Return the rows in some slices; null where a row is missing."""
         if self.versioned:
             versions = self.buffer[rows.at if missing is None else rows.at[~missing]]
             if versions.any():
                 raise UnsupportedChangelogError(f"A row has the encoding {int(versions.max())}, which is not known.")
             rows = rows.without(1, missing)
         limit = len(self.buffer) - PADDING
-        return decoded(self.buffer, limit, rows.at, rows.size, {"type": "struct", "fields": fields}, missing=missing)
+        return decode_rows(
+            self.buffer, limit, rows.at, rows.size, {"type": "struct", "fields": fields}, missing=missing
+        )
 
 
 def damaged(what: str) -> DamagedChangelogError:
-    """The error for bytes that Spark did not write."""
+    """Return the error for bytes that Spark did not write."""
     return DamagedChangelogError(f"The changelog is damaged: {what}.")
 
 
 def changes_of(records: Records, table: TableFormat) -> Changes:
-    """The changes of one state table among the records of a store, without row checksums.
+    """Return the changes of one state table among the records of a store, without row checksums.
 
     Raises:
         DamagedChangelogError: a size or a marker is not one that Spark writes.
@@ -109,7 +111,7 @@ def changes_of(records: Records, table: TableFormat) -> Changes:
 
 
 def _of_family(buffer: npt.NDArray[np.uint8], keys: Slices, table: TableFormat) -> tuple[Positions, Slices]:
-    """The numbers of the records of a column family, and their keys without its number."""
+    """Return the numbers of the records of a column family, and their keys without its number."""
     if table.family_id is None:
         raise UnsupportedChangelogError(f"The number of the column family {table.family} is not known.")
     after = keys.without(2)
@@ -127,7 +129,7 @@ def _keys(rows: _Rows, keys: Slices, table: TableFormat) -> pa.StructArray:
 
 
 def _key_with_time(rows: _Rows, keys: Slices, fields: Fields, *, first: bool) -> pa.StructArray:
-    """A row and an event time in eight bytes that sort like it: big-endian, with the sign flipped."""
+    """Return a row and an event time in eight bytes that sort like it: big-endian, with the sign flipped."""
     behind = keys.without(_TIME)
     row = behind if first else Slices(keys.at, behind.size)
     times = gathered(rows.buffer, keys.at if first else keys.at + behind.size, ">u8").astype("u8") ^ _SIGN
@@ -135,7 +137,7 @@ def _key_with_time(rows: _Rows, keys: Slices, fields: Fields, *, first: bool) ->
 
 
 def _key_in_two(rows: _Rows, keys: Slices, table: TableFormat) -> pa.StructArray:
-    """The size of the first row, the first row, and the second, which older versions leave out if it is empty."""
+    """Return the size of the first row, the first row, and the second, which older Sparks omit if it is empty."""
     fields, rest = table.key["fields"], keys.without(_SIZE)
     sizes = gathered(rows.buffer, keys.at, "<i4").astype(np.int64)
     if ((sizes < 0) | (sizes > rest.size)).any():
@@ -160,7 +162,7 @@ def _struct(columns: list[pa.Array], fields: Fields) -> pa.StructArray:
 
 
 def _values(rows: _Rows, values: Slices, table: TableFormat) -> pa.StructArray:
-    """The values, null for deletes."""
+    """Return the values, null for deletes."""
     deleted = values.size < 0
     if table.provider == "HDFS":
         # Before 2.3, Spark wrote four bytes too many after some values.
@@ -169,7 +171,7 @@ def _values(rows: _Rows, values: Slices, table: TableFormat) -> pa.StructArray:
 
 
 def _elements(buffer: npt.NDArray[np.uint8], values: Slices, *, delimited: bool) -> tuple[Positions, Slices]:
-    """The rows of values that are sequences of them, and the number of each row's value; a delete keeps its place."""
+    """Return the rows of values that are sequences, and the number of each row's value; a delete keeps its place."""
     put, gone = np.flatnonzero(values.size >= 0), np.flatnonzero(values.size < 0)
     places, elements = _sequences(buffer, values[put], int(delimited))
     owners = np.concatenate([put[places], gone])
@@ -179,7 +181,7 @@ def _elements(buffer: npt.NDArray[np.uint8], values: Slices, *, delimited: bool)
 
 
 def _sequences(buffer: npt.NDArray[np.uint8], values: Slices, delimiter: int) -> tuple[Positions, Slices]:
-    """The rows of values, each with its size in front, and the number of each row's value."""
+    """Return the rows of values, each with its size in front, and the number of each row's value."""
     which, at, end = np.arange(len(values.at)), values.at, values.at + values.size
     steps = [(which[:0], at[:0], at[:0])]
     while len(which) > _FEW:
@@ -199,7 +201,7 @@ def _sequences(buffer: npt.NDArray[np.uint8], values: Slices, delimiter: int) ->
 def _rest(
     buffer: npt.NDArray[np.uint8], which: int, at: int, end: int, delimiter: int
 ) -> tuple[Positions, Positions, Positions]:
-    """The rows of one value from a place on."""
+    """Return the rows of one value from a place on."""
     found: list[tuple[int, int]] = []
     read = struct.Struct("<i").unpack_from
     while at < end or not found:

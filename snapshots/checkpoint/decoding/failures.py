@@ -1,4 +1,4 @@
-"""Why a changelog file is not decoded; capture then reads the table with Spark."""
+"""Reasons not to decode a changelog file; capture then reads the table with Spark."""
 
 from __future__ import annotations
 

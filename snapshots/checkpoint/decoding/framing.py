@@ -1,4 +1,4 @@
-"""Where records start: each has its sizes in front of it, so one is found from the one before.
+"""Starts of records: each has its sizes in front of it, so one is found from the one before.
 
 A long payload is walked through from many places at once, with NumPy. All but the first are guesses: places that look
 like what comes before them. A guess counts once the walk before it arrives there exactly; the part behind a wrong
@@ -51,7 +51,7 @@ class Framing:
         self._sizes: NDArray[np.int32] = np.ndarray(len(buffer) - 3, ">i4", buffer.data, 0, (1,))
 
     def starts(self, first: int) -> Positions:
-        """Where the records from a position on start.
+        """Return the starts of the records from a position on.
 
         Raises:
             DamagedChangelogError: the last record does not end at the end mark, or a key has a negative size.
@@ -73,12 +73,12 @@ class Framing:
         return units[::2]
 
     def _sizes_tell(self, sample: list[int]) -> bool:
-        """Whether no value among some records has the size of a key."""
+        """Return whether no value among some records has the size of a key."""
         keys = {_size_at(self._payload, at)[0] for at in sample}
         return keys.isdisjoint(_size_at(self._payload, at + 4 + _size_at(self._payload, at)[0])[0] for at in sample)
 
     def _walk(self, at: int, end: int, most: int) -> tuple[list[int], int]:
-        """The units from a position on, one by one, until one starts at ``end`` or later; and where that is."""
+        """Return the units from a position on, one by one, until one starts at ``end`` or later; and where that is."""
         units: list[int] = []
         try:
             while at < end and len(units) < most:
@@ -91,7 +91,7 @@ class Framing:
         return units, at
 
     def _after(self, at: int) -> int:
-        """Where the unit at a position ends."""
+        """Return the end of the unit at a position."""
         if self._records:
             (key,) = _size_at(self._payload, at + self._head - 4)
             if key < 0:
@@ -101,7 +101,7 @@ class Framing:
         return int(at + 4 + max(size, 0))
 
     def _many_walks(self, sample: list[int], first: int) -> tuple[list[Positions], int]:
-        """The units from a position on, as long as they are like those of the sample; and where they end."""
+        """Return the units from a position on, as long as they are like those of the sample; and where they end."""
         guesses = list(self._guesses(sample, first))
         reached = min(self._last, (guesses[-1] if guesses else first) + _LOST)
         begins = np.array([first, *guesses], np.int64)
@@ -165,7 +165,7 @@ class Framing:
         return np.concatenate(units)[np.argsort(walk, kind="stable")], edges, at
 
     def _all_after(self, at: Positions) -> Positions:
-        """Where the units at some positions end; −1 if that is not in the payload."""
+        """Return the ends of the units at some positions; −1 for an end outside the payload."""
         wrong = np.zeros(len(at), np.bool_)
         if self._records:
             key = self._sizes[at + self._head - 4].astype(np.int64)

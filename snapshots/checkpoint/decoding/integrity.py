@@ -1,4 +1,4 @@
-"""Whether a changelog file has the bytes that Spark wrote.
+"""Proof that a changelog file has the bytes that Spark wrote.
 
 Three things can show it, and which of them a file has depends on who wrote it where:
 
@@ -29,7 +29,7 @@ _ZSTD_CHECKSUM_FLAG = 0x04
 
 
 class Proof(Enum):
-    """What shows that a file has the bytes that Spark wrote."""
+    """The evidence that a file has the bytes that Spark wrote."""
 
     SPARK = "Spark's checksum file: the size and a CRC32C of the whole file"
     HADOOP = "Hadoop's checksum file: a CRC32 of every 512 bytes, and so the size up to 512 bytes"
@@ -69,7 +69,7 @@ def verify(content: bytes, path: str, *, spark: bytes | None = None, hadoop: byt
 
 
 def verified(read: Callable[[str], bytes | None], path: str, content: bytes) -> bytes:
-    """A file's bytes, compared with the checksum file beside it: Spark's, which has the size too, or else Hadoop's.
+    """Compare a file's bytes with the checksum file beside it, Spark's or else Hadoop's, and return them.
 
     ``read`` returns the bytes of a file by its path, None if it does not exist.
 
@@ -83,7 +83,7 @@ def verified(read: Callable[[str], bytes | None], path: str, content: bytes) -> 
 
 
 def own_sums(content: bytes) -> bool:
-    """Whether the codec of a file verifies its bytes: lz4 does, zstd if its frame has a checksum, snappy does not."""
+    """Return whether the codec of a file verifies its bytes: lz4, zstd with a checksum in its frame, but not snappy."""
     if content.startswith(ZSTD):
         return len(content) > len(ZSTD) and bool(content[len(ZSTD)] & _ZSTD_CHECKSUM_FLAG)
     return content.startswith(LZ4)

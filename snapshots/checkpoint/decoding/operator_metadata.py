@@ -24,8 +24,8 @@ from streamstate.snapshots.checkpoint.operators import (
 from streamstate.snapshots.store.names import is_number
 
 
-def recorded_sources(checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
-    """The query's state tables at an epoch, as :func:`~streamstate.snapshots.checkpoint.operators.state_sources` lists.
+def sources_in_metadata(checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
+    """Return the query's state tables at an epoch, as ``state_sources`` lists them.
 
     Raises:
         CheckpointError: the metadata is damaged or of an unknown version, or Spark has purged it.
@@ -34,7 +34,7 @@ def recorded_sources(checkpoint: CheckpointFiles, epoch: int) -> list[StateSourc
 
 
 def recorded_stores(checkpoint: CheckpointFiles, epoch: int) -> list[ListedStore]:
-    """The state stores at an epoch, by operator and name, including those that a Spark before 4.0 wrote."""
+    """Return the state stores at an epoch, by operator and name, including those that a Spark before 4.0 wrote."""
     stores = legacy_stores(checkpoint)
     undescribed = {store.operator for store in stores}
     for operator in checkpoint.operators():
@@ -44,7 +44,7 @@ def recorded_stores(checkpoint: CheckpointFiles, epoch: int) -> list[ListedStore
 
 
 def pinned(checkpoint: CheckpointFiles, epoch: int) -> dict[str, str]:
-    """The settings that the query is pinned to at an epoch."""
+    """Return the settings that the query is pinned to at an epoch."""
     planned = checkpoint.planned(epoch)
     if planned is None and any(earlier < epoch for earlier in checkpoint.begun()):
         # Spark purges the oldest plans first.

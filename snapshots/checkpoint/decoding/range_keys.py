@@ -23,7 +23,7 @@ _TYPES = {
 
 
 def ordering_columns(encoded: pa.StructArray, fields: list[dict[str, Any]]) -> list[pa.Array]:
-    """The columns whose values are encoded in the binary columns of a struct.
+    """Return the columns whose values are encoded in the binary columns of a struct.
 
     Raises:
         DamagedChangelogError: a value has another size or marker than Spark writes.
@@ -50,7 +50,7 @@ def _column(encoded: pa.Array, kind: object) -> pa.Array:
 
 
 def _bytes(encoded: pa.Array, size: int) -> npt.NDArray[np.uint8]:
-    """The bytes of values of one size, one row each."""
+    """Return the bytes of values of one size, one row each."""
     if encoded.null_count or any(length != size for length in set(encoded_sizes(encoded))):
         raise DamagedChangelogError("The changelog is damaged: a key's bytes have another size than its type.")
     fixed = encoded.cast(pa.binary(size))
@@ -58,7 +58,7 @@ def _bytes(encoded: pa.Array, size: int) -> npt.NDArray[np.uint8]:
 
 
 def encoded_sizes(encoded: pa.Array) -> list[int]:
-    """The distinct sizes of binary values."""
+    """Return the distinct sizes of binary values."""
     import pyarrow.compute as pc
 
     return [int(size) for size in pc.unique(pc.binary_length(encoded)).to_pylist()]

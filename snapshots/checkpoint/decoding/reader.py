@@ -12,11 +12,11 @@ import pyarrow as pa
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.compression import decompressed
 from streamstate.snapshots.checkpoint.decoding.encodings import CHANGES, Changes, changes_of
-from streamstate.snapshots.checkpoint.decoding.epoch_files import EpochFile, content, epoch_files
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.integrity import verified
 from streamstate.snapshots.checkpoint.decoding.records import Records, joined, records_of
 from streamstate.snapshots.checkpoint.decoding.row_checksums import without_checksums
+from streamstate.snapshots.checkpoint.decoding.store_history import EpochFile, content, epoch_files
 from streamstate.snapshots.checkpoint.decoding.table_format import Part, SparkType, TableFormat
 from streamstate.snapshots.checkpoint.operators import (
     CHANGE,
@@ -35,7 +35,7 @@ _VOID = ("void", "null")
 
 
 def changes(checkpoint: CheckpointFiles, table: TableFormat, first: int, last: int) -> pa.Table:
-    """What changed in a state table in epochs ``first`` to ``last``, as Spark's change feed returns it.
+    """Return the changes of a state table in epochs ``first`` to ``last``, as Spark's change feed does.
 
     The columns are those of :class:`~streamstate.snapshots.spark.state_reader.StateRows`: ``_epoch``, ``_change``
     (``update``, ``append``, ``delete``), ``_partition``, then the key and value columns. The rows are ordered by
@@ -57,12 +57,12 @@ def changes(checkpoint: CheckpointFiles, table: TableFormat, first: int, last: i
 
 
 def columns_of(table: TableFormat) -> Columns:
-    """The names of the table's key and value columns, as its keyframes and changes have them."""
+    """Return the names of the table's key and value columns, as its keyframes and changes have them."""
     return columns_named(*_named(table), Shape.LIST if table.several else Shape.KEYED)
 
 
 def file_records(checkpoint: CheckpointFiles, path: str, content: bytes, table: TableFormat) -> Records:
-    """The records of a file with some content, once its checksum file is compared."""
+    """Return the records of a file with some content, once its checksum file is compared."""
     verified(checkpoint.files.content, path, content)
     records = records_of(decompressed(content, path), path)
     return without_checksums(records, delimited=table.delimited) if table.row_checksums else records
@@ -72,7 +72,7 @@ FileRecords = tuple[EpochFile, Records]
 
 
 def _groups(read: Iterable[FileRecords]) -> Iterator[list[FileRecords]]:
-    """Files that are decoded together."""
+    """Return files that are decoded together."""
     group: list[FileRecords] = []
     size = 0
     for file, records in read:
@@ -85,7 +85,7 @@ def _groups(read: Iterable[FileRecords]) -> Iterator[list[FileRecords]]:
 
 
 def rows_of(group: Sequence[FileRecords], table: TableFormat) -> pa.Table:
-    """The rows in the records of some files, without row checksums; the columns are those of :func:`changes`."""
+    """Return the rows in the records of some files, without row checksums; the columns are those of :func:`changes`."""
     files, records = zip(*group, strict=True)
     found = _changes(records, table)
     ends = np.cumsum([len(part) for part in records])
@@ -116,7 +116,7 @@ def _named(table: TableFormat) -> tuple[list[PartColumn], list[PartColumn]]:
 
 
 def _field_names(table: TableFormat, part: Part) -> list[str | None] | None:
-    """The names of a part's fields, None for those of type void; None if the part is not a struct."""
+    """Return the names of a part's fields, None for those of type void; None if the part is not a struct."""
     kind: SparkType = table.key if part.of_key else table.value
     for at in part.path:
         kind = _fields(kind)[at]["type"]

@@ -1,8 +1,8 @@
-"""Where the records of a changelog stand.
+"""Record offsets in a changelog file.
 
 The RocksDB provider writes versions 1 to 4 of Spark's changelog, the HDFS provider ``.delta`` and ``.snapshot`` files
 with the records of version 1. Versions 2 and 4 have a type in front of each record; versions 3 and 4 have a lineage.
-Numbers are big-endian. A version of 2 or more stands at the start, as Java's ``writeUTF`` writes ``v2``.
+Numbers are big-endian. A version of 2 or more is at the start, as Java's ``writeUTF`` writes ``v2``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PADDING = 16
 """Zero bytes behind the payload, so that reading a few bytes from any position in it stays inside the buffer."""
 
 HDFS_FILES = (".delta", ".snapshot")
-"""How the names of the HDFS provider's files end."""
+"""The suffixes of the HDFS provider's files."""
 
 _END = 0x00
 _TYPES = np.zeros(256, np.bool_)
@@ -38,10 +38,10 @@ class Records:
     kind: NDArray[np.uint8]
     """``PUT``, ``DELETE`` or ``MERGE``."""
     key_at: Positions
-    """Where the key starts in the buffer."""
+    """The start of the key in the buffer."""
     key_size: Positions
     value_at: Positions
-    """Where the value starts in the buffer; for a deleted key, where it would."""
+    """The start of the value in the buffer, also for a deleted key, which has none."""
     value_size: Positions
     """−1 for a deleted key."""
     buffer: NDArray[np.uint8]
@@ -57,7 +57,7 @@ class Records:
         return len(self.kind)
 
     def __getitem__(self, which: NDArray[Any] | slice) -> Records:
-        """Some of the records, by number, by mask, or from one to another."""
+        """Return some of the records, by number, by mask, or from one to another."""
         return replace(
             self,
             kind=self.kind[which],
@@ -95,7 +95,7 @@ def records_of(payload: bytes, path: str) -> Records:
 
 
 def joined(parts: Sequence[Records]) -> Records:
-    """The records of several files as those of one, the first."""
+    """Return the records of several files as those of one, the first."""
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *(len(part.buffer) for part in parts[:-1])])
@@ -118,14 +118,14 @@ def joined(parts: Sequence[Records]) -> Records:
 
 
 def gathered(buffer: NDArray[np.uint8], at: Positions, kind: str) -> NDArray[Any]:
-    """The numbers of a NumPy type at any positions of a padded buffer, aligned or not."""
+    """Return the numbers of a NumPy type at any positions of a padded buffer, aligned or not."""
     dtype = np.dtype(kind)
     words: NDArray[Any] = np.ndarray(len(buffer) - dtype.itemsize + 1, dtype, buffer.data, 0, (1,))
     return words[at]
 
 
 def _header(payload: bytes, path: str) -> tuple[int, tuple[dict[str, Any], ...] | None, int]:
-    """The version, the lineage, and where the records start.
+    """Return the version, the lineage, and where the records start.
 
     A file of version 1 starts with the length of a key, or −1. It is recognized as Spark does it: its first two bytes
     are not the length of a text that is ``v`` and a number.
@@ -149,7 +149,7 @@ def _header(payload: bytes, path: str) -> tuple[int, tuple[dict[str, Any], ...] 
 
 
 def _text(payload: bytes, at: int) -> tuple[bytes | None, int]:
-    """The text that Java's ``writeUTF`` wrote, and what comes behind it; None if the payload ends before."""
+    """Return the text that Java's ``writeUTF`` wrote, and what comes behind it; None if the payload ends before."""
     start = at + 2
     end = start + int.from_bytes(payload[at:start], "big")
     return (payload[start:end], end) if end <= len(payload) and start <= len(payload) else (None, end)

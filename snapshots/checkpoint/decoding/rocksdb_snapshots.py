@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 # Rows are handed out in pieces of so many bytes, and taken from RocksDB so many at a time.
 _PIECE = 8 << 20
 _STEP = 1000
-_LARGEST = 256 << 20
-"""Bytes that are read at most of what is inside a zip: it lists the files with the data."""
+_LARGEST, _LARGEST_METADATA = 256 << 20, 64 << 20
+"""Bytes that are read at most of a file in a zip: its metadata has a few hundred for each of RocksDB's files."""
 _DATABASE = re.compile(r"CURRENT|MANIFEST-\d+|\d+\.log", re.ASCII)
 _DATA = re.compile(r"\d+\.(?:sst|log)", re.ASCII)
 
@@ -69,10 +69,12 @@ def snapshot_archive(file: IO[bytes], path: str) -> Iterator[tuple[zipfile.ZipFi
     """
     try:
         with zipfile.ZipFile(file) as archive:
-            version, _, text = _entry(archive, "metadata").partition(b"\n")
+            version, _, text = _entry(archive, "metadata", _LARGEST_METADATA).partition(b"\n")
             if version not in {b"v1", b"v2"}:
                 raise UnsupportedChangelogError(f"The snapshot {path} has the unknown version {version[:20]!r}.")
-            yield archive, dict(json.loads(text))
+            if not isinstance(metadata := json.loads(text), dict):
+                raise TypeError("its metadata is no object")
+            yield archive, metadata
     except (
         *(zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError),
         *(ValueError, LookupError, TypeError, AttributeError),
@@ -81,7 +83,7 @@ def snapshot_archive(file: IO[bytes], path: str) -> Iterator[tuple[zipfile.ZipFi
 
 
 def snapshot_records(checkpoint: CheckpointFiles, path: str, table: TableFormat) -> Iterator[Records]:
-    """The rows of a table in a snapshot, as puts, each key once, piece by piece; at least one piece.
+    """Return the rows of a table in a snapshot, as puts, each key once, piece by piece; at least one piece.
 
     In a store with column families, a piece may also have rows of the next family.
 
@@ -97,9 +99,9 @@ def snapshot_records(checkpoint: CheckpointFiles, path: str, table: TableFormat)
             yield from _pieces(database, family, path)
 
 
-def _entry(archive: zipfile.ZipFile, name: str) -> bytes:
-    if archive.getinfo(name).file_size > _LARGEST:
-        raise ValueError(f"{name} has more than {_LARGEST:,} bytes")
+def _entry(archive: zipfile.ZipFile, name: str, most: int = _LARGEST) -> bytes:
+    if archive.getinfo(name).file_size > most:
+        raise ValueError(f"{name} has more than {most:,} bytes")
     return archive.read(name)
 
 
@@ -163,7 +165,7 @@ def _damage(path: str) -> Iterator[None]:
 
 
 def _pieces(database: Rdict, family: bytes, path: str) -> Iterator[Records]:
-    """The rows from the first key of a family on, up to a key of another family."""
+    """Return the rows from the first key of a family on, up to a key of another family."""
     rows = database.items(from_key=family or None)
     piece: list[bytes] = []
     size, last = 0, b""
@@ -194,7 +196,7 @@ def _check_end(database: Rdict, key: bytes, path: str, *, after: bool) -> None:
 
 
 def _records(piece: list[bytes], path: str) -> Records:
-    """Keys and values, in turn, as the records of a changelog."""
+    """Return keys and values, in turn, as the records of a changelog."""
     sizes = np.fromiter(map(len, piece), np.int64, len(piece))
     ends = np.cumsum(sizes)
     starts = ends - sizes

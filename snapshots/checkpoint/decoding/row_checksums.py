@@ -1,7 +1,7 @@
 """Records without the checksums that ``spark.sql.streaming.stateStore.rowChecksum.enabled`` puts into them.
 
 A checksum is the CRC32C of a key, with its column family's prefix, and of the value behind it; of a deleted key, of
-the key alone. It stands in front of the value, or of the deleted key, in four bytes, little-endian. The RocksDB
+the key alone. It precedes the value, or of the deleted key, in four bytes, little-endian. The RocksDB
 provider lets four bytes with the value's size follow, because a value there can be several that were merged, each with
 its own checksum. The HDFS provider does not, and neither do deleted keys.
 """
@@ -26,7 +26,7 @@ def without_checksums(records: Records, *, delimited: bool = True) -> Records:
     """Take the checksums out of records, and verify each.
 
     Args:
-        records: All records of a file, with the keys as they stand there.
+        records: All records of a file, with the keys as they are there.
         delimited: Whether a byte separates values that were merged: so before ``mergeOperatorVersion`` 2.
 
     Returns:
@@ -73,7 +73,7 @@ def _verify(bare: Records, expected: NDArray[np.uint32], single: NDArray[np.bool
 
 
 def _moved_together(records: Records, bare: Records, merged: NDArray[np.bool_], *, delimited: bool) -> Records:
-    """The records with each merged value moved to the start of its place, without the checksums in it."""
+    """Return the records with each merged value moved to the start of its place, without the checksums in it."""
     buffer, content = records.buffer.copy(), records.buffer.tobytes()
     value_at, value_size = bare.value_at.copy(), bare.value_size.copy()
     for row in np.flatnonzero(merged).tolist():
@@ -86,7 +86,7 @@ def _moved_together(records: Records, bare: Records, merged: NDArray[np.bool_], 
 
 
 def _values(value: bytes, key: bytes, path: str, *, delimited: bool) -> Iterator[bytes]:
-    """The single values of a merged one, each verified, and the delimiters between them."""
+    """Return the single values of a merged one, each verified, and the delimiters between them."""
     at, key_sum = 0, google_crc32c.value(key)
     while at < len(value):
         start = at + _SUM + _SIZE

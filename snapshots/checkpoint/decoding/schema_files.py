@@ -29,16 +29,16 @@ class FamilySchema:
     encoder: dict[str, Any] = field(default_factory=dict)
     """Spark's ``KeyStateEncoderSpec``; empty before version 3."""
     evolved: bool = False
-    """Whether it has replaced another schema; only values encoded with Avro can survive that."""
+    """True if it has replaced another schema; only values encoded with Avro can survive that."""
 
 
 def has_columns(kind: dict[str, Any]) -> bool:
-    """Whether a struct type has a field that is not void: a global aggregate or a limit has no such key."""
+    """Return whether a struct type has a field that is not void: the key of a global aggregate or a limit has none."""
     return any(field["type"] not in {"void", "null"} for field in kind["fields"])
 
 
 def family_schemas(content: bytes, path: str) -> dict[str, FamilySchema]:
-    """The schemas in a file, by the name of their column family.
+    """Return the schemas in a file, by the name of their column family.
 
     Raises:
         UnsupportedChangelogError: the file has another version.
@@ -74,7 +74,7 @@ def _column_families(source: _Input) -> dict[str, FamilySchema]:
 
 
 class _Input:
-    """What Java's ``DataInputStream`` reads."""
+    """A reader of Java's ``DataInputStream`` format."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -89,7 +89,7 @@ class _Input:
         return _decoded(self._bytes())
 
     def json(self, *, pieces: bool = True) -> Any:
-        """A JSON text, preceded by the number of its pieces if it may have several."""
+        """Return a JSON text, preceded by the number of its pieces if it may have several."""
         count = self.number(">i") if pieces else 1
         return json.loads(_decoded(b"".join(self._bytes() for _piece in range(count))), object_pairs_hook=_known)
 
@@ -112,7 +112,7 @@ class _UnknownTypeError(Exception):
 
 
 def _known(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object of a schema.
+    """Return a JSON object of a schema.
 
     For a user-defined type, Spark makes an instance of a Java class, and PySpark imports a module or unpickles a class:
     all of them are named in the file. So the type has to be one that this process has imported.

@@ -1,4 +1,4 @@
-"""Which state tables a query has at an epoch, and how each one's rows stand in its changelogs, without Spark.
+"""The formats of a query's state tables at an epoch, read without Spark.
 
 What Spark's readers return of a key and a value is the same as what is stored, with two exceptions: the keys of a map
 variable are stored as a struct of the grouping key and the map's key, timers as a struct of the grouping key and the
@@ -78,7 +78,7 @@ class UnsupportedTable:
 
 
 def table_formats(checkpoint: CheckpointFiles, epoch: int) -> list[TableFormat | UnsupportedTable]:
-    """How each state table's rows stand in the changelogs of an epoch, in the order of ``recorded_sources``.
+    """Return the format of each state table at an epoch, in the order of ``sources_in_metadata``.
 
     They hold until the query restarts, or its state is repartitioned.
 
@@ -124,7 +124,7 @@ def check_schema(path: str, files: ReadableFiles) -> None:
 
 
 def _readable(checkpoint: CheckpointFiles, path: str) -> str:
-    """A path that metadata has for a schema file, for the checkpoint's files."""
+    """Return a path that metadata has for a schema file, for the checkpoint's files."""
     local = local_path(path)
     if local is not None and local_path(checkpoint.path) is not None:
         return str(local)
@@ -137,7 +137,7 @@ def _readable(checkpoint: CheckpointFiles, path: str) -> str:
 
 @dataclass
 class _Formats:
-    """Describes the tables of one epoch; each file is read once."""
+    """The formats of one epoch's tables; each file is read once."""
 
     checkpoint: CheckpointFiles
     epoch: int
@@ -219,7 +219,7 @@ class _Formats:
 
 
 def _parsed(content: bytes, path: str) -> dict[str, FamilySchema]:
-    """The schemas in a file, which Spark cannot read either if it is damaged."""
+    """Return the schemas in a file, which Spark cannot read either if it is damaged."""
     try:
         return family_schemas(content, path)
     except DamagedChangelogError as error:
@@ -242,7 +242,7 @@ def _parts(store: ListedStore, source: StateSource) -> tuple[Part, ...]:
 
 
 def _family(store: ListedStore, source: StateSource) -> str | None:
-    """The table's column family; None if the store has only one."""
+    """Return the table's column family; None if the store has only one."""
     if "stateVarName" in source.options:
         return source.options["stateVarName"]
     if source.shape is Shape.TIMERS:
@@ -252,7 +252,7 @@ def _family(store: ListedStore, source: StateSource) -> str | None:
 
 
 def _key_encoding(store: ListedStore, schema: FamilySchema, provider: str) -> tuple[KeyEncoding, int]:
-    """How keys are encoded, and the number of columns in their first part."""
+    """Return the encoding of keys, and the number of columns in their first part."""
     if provider == "HDFS":
         return KeyEncoding.ROW, 0
     encoder = schema.encoder or {"keyStateEncoderType": _BY_PREFIX[store.prefix > 0], "numColsPrefixKey": store.prefix}

@@ -1,4 +1,4 @@
-"""How one state table's rows stand in the changelog files of its store."""
+"""On-disk format of a state table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SparkType: TypeAlias = str | dict[str, Any]
 
 
 class KeyEncoding(Enum):
-    """How a key's bytes hold its columns."""
+    """The encodings of a key's columns as bytes."""
 
     ROW = "one row"
     PREFIX = "a row of the first columns, then a row of the others"
@@ -22,18 +22,18 @@ class KeyEncoding(Enum):
 
 @dataclass(frozen=True)
 class Part:
-    """A column of Spark's state reader, such as ``key``, ``value``, ``user_map_key``, and what it is made of."""
+    """A column of Spark's state reader, such as ``key``, ``value``, ``user_map_key``, and the fields that it holds."""
 
     name: str
     of_key: bool
-    """Whether it comes from the key; otherwise it comes from the value."""
+    """True if it comes from the key; otherwise it comes from the value."""
     path: tuple[int, ...] = ()
     """Positions of nested fields; empty: the whole struct."""
 
 
 @dataclass(frozen=True)
 class TableFormat:
-    """Where a state table's changes are, and how they are encoded."""
+    """The place and the encoding of a state table's changes."""
 
     operator: int
     store: str
@@ -50,13 +50,13 @@ class TableFormat:
     """The columns that Spark's state reader returns, in its order."""
     key_encoding: KeyEncoding = KeyEncoding.ROW
     prefix: int = 0
-    """How many columns stand in the first part of a key that has two."""
+    """The number of columns in the first part of a key that has two."""
     family: str | None = None
     """The table's column family; None if the store has no virtual column families."""
     family_id: int | None = None
-    """The family's number, which stands in front of each key."""
+    """The family's number, which precedes each key."""
     several: bool = False
-    """Whether a value is a sequence of rows, such as a list's elements."""
+    """True if a value is a sequence of rows, such as a list's elements."""
     delimited: bool = True
-    """Whether one byte separates those rows: so before ``mergeOperatorVersion`` 2."""
+    """True if one byte separates those rows: so before ``mergeOperatorVersion`` 2."""
     row_checksums: bool = False

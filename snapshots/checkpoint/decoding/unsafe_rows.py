@@ -43,21 +43,21 @@ _LARGEST = 2**31 - 1  # Arrow's offsets of strings and lists have 32 bits
 
 @dataclass(frozen=True)
 class _Places:
-    """Where some rows, arrays or maps are in the buffer; nulls are at its start and have no bytes."""
+    """The places of some rows, arrays or maps in the buffer; nulls are at its start and have no bytes."""
 
     buffer: Bytes
     starts: Positions
     sizes: Positions
     null: Mask
     room: int
-    """How many bytes all of them have together."""
+    """The number of bytes of all of them together."""
 
     def of_each(self, counts: Positions, null: Mask) -> _Places:
-        """The places around each of their elements."""
+        """Return the places around each of their elements."""
         return _Places(self.buffer, np.repeat(self.starts, counts), np.repeat(self.sizes, counts), null, self.room)
 
     def without_nulls(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """The numbers, 0 where a place is null."""
+        """Return the numbers, 0 where a place is null."""
         return numbers if self.null is None else np.where(self.null, 0, numbers)
 
     def require(self, holds: NDArray[np.bool_], what: str) -> None:
@@ -65,7 +65,7 @@ class _Places:
         require((holds if self.null is None else holds | self.null).all(), what)
 
 
-def decoded(
+def decode_rows(
     buffer: Bytes,
     limit: int,
     starts: Positions,
@@ -74,7 +74,7 @@ def decoded(
     *,
     missing: Mask = None,
 ) -> pa.StructArray:
-    """Rows of one schema as an array of structs.
+    """Return rows of one schema as an array of structs.
 
     Args:
         buffer: The bytes, and at least 16 zero bytes behind them.
@@ -86,7 +86,7 @@ def decoded(
 
     Returns:
         The rows, in the types of :func:`~streamstate.snapshots.checkpoint.decoding.arrow_types.arrow_type`. Where a
-        struct is null, its fields are null too, so that they can stand alone.
+        struct is null, its fields are null too, so that they can be used alone.
 
     Raises:
         DamagedChangelogError: the bytes are not rows of this type.
@@ -96,7 +96,7 @@ def decoded(
         >>> row = np.array([0, 7], "<i8").view(np.uint8)  # no nulls; one long
         >>> buffer = np.concatenate([row, np.zeros(16, np.uint8)])
         >>> fields = {"type": "struct", "fields": [{"name": "n", "type": "long"}]}
-        >>> decoded(buffer, 16, np.array([0]), np.array([16]), fields).to_pylist()
+        >>> decode_rows(buffer, 16, np.array([0]), np.array([16]), fields).to_pylist()
         [{'n': 7}]
     """
     null = missing if missing is not None and missing.any() else None
@@ -126,7 +126,7 @@ def _rows(places: _Places, fields: list[dict[str, Any]]) -> pa.StructArray:
 
 
 def _words(places: _Places, fields: int) -> tuple[NDArray[np.int64], int]:
-    """A line of words for each row, and how many of them are for the nulls."""
+    """Return a line of words for each row, and how many of them are for the nulls."""
     first = (fields + 63) // 64
     size = _WORD * (first + fields)
     places.require(places.sizes >= size, "a row is shorter than its fields")
@@ -136,7 +136,7 @@ def _words(places: _Places, fields: int) -> tuple[NDArray[np.int64], int]:
 
 
 def _column(words: NDArray[Any], around: _Places, header: int | Positions, kind: SparkType) -> pa.Array:
-    """Values of one type, from their words and the rows or arrays around them, which have the values' nulls."""
+    """Return values of one type, from their words and the rows or arrays around them, which have the values' nulls."""
     if isinstance(kind, str) and (fixed_width(kind) is not None or stored_as(kind) == "void"):
         return fixed_values(words, around.null, kind)
     places = _values(words, around, header)
@@ -151,7 +151,7 @@ def _column(words: NDArray[Any], around: _Places, header: int | Positions, kind:
 
 
 def _values(words: NDArray[Any], around: _Places, header: int | Positions) -> _Places:
-    """Where the values are that need more than a word; ``header`` bytes are in front of the first."""
+    """Return the places of values that need more than a word; ``header`` bytes are in front of the first."""
     offsets, sizes = words >> 32, around.without_nulls(words & 0xFFFFFFFF)
     inside = (offsets >= header) & (sizes <= around.sizes - offsets)
     around.require(inside, "a value is not within its row")
@@ -183,7 +183,7 @@ def _maps(places: _Places, key: SparkType, value: SparkType) -> pa.Array:
 
 
 def _elements(places: _Places, kind: SparkType) -> tuple[NDArray[np.int32], pa.Array]:
-    """The elements of all arrays in one, and where each array's begin."""
+    """Return the elements of all arrays in one, and where each array's begin."""
     own = fixed_width(kind) if isinstance(kind, str) else None
     width = own if own is not None else np.dtype("<i8")
     counts = _counts(places)
@@ -202,7 +202,7 @@ def _elements(places: _Places, kind: SparkType) -> tuple[NDArray[np.int32], pa.A
 
 
 def _counts(places: _Places) -> Positions:
-    """The number at the start of each array or map."""
+    """Return the number at the start of each array or map."""
     places.require(places.sizes >= _WORD, "an array or map has no size")
     counts = places.without_nulls(gathered(places.buffer, places.starts, _WORD).view("<i8"))
     require((counts >= 0).all(), "an array or map has a negative size")

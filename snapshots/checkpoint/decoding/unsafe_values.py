@@ -44,7 +44,7 @@ def require(holds: object, what: str) -> None:
 
 
 def fixed_width(kind: str) -> np.dtype | None:
-    """How a value stands in an array; None if there are only the place and the size of its bytes."""
+    """Return the type of values in place; None if an array has only the place and the size of their bytes."""
     name = stored_as(kind)
     digits = decimal_digits(name)
     if name in _FIXED or (digits and digits[0] <= _LONG_DECIMAL):
@@ -53,7 +53,7 @@ def fixed_width(kind: str) -> np.dtype | None:
 
 
 def gathered(buffer: Bytes, positions: Positions, size: int) -> NDArray[np.void]:
-    """The ``size`` bytes at each of some positions, which need not be aligned."""
+    """Return the ``size`` bytes at each of some positions, which need not be aligned."""
     return np.ndarray(len(buffer) - size + 1, f"V{size}", buffer, 0, (1,))[positions]
 
 
@@ -63,7 +63,7 @@ def validity(null: Mask) -> pa.Buffer | None:
 
 
 def fixed_values(values: NDArray[np.generic], null: Mask, kind: str) -> pa.Array:
-    """Values that need no more than eight bytes.
+    """Return values that need no more than eight bytes.
 
     ``values`` are those of :func:`fixed_width`, or whole words, of which the lowest bytes count.
     """
@@ -81,7 +81,7 @@ def fixed_values(values: NDArray[np.generic], null: Mask, kind: str) -> pa.Array
 
 
 def sized_values(buffer: Bytes, starts: Positions, sizes: Positions, null: Mask, kind: str) -> pa.Array:
-    """Values at some positions; nulls have no bytes."""
+    """Return values at some positions; nulls have no bytes."""
     name = stored_as(kind)
     if name == "interval":
         return _calendar_intervals(buffer, starts, sizes, null)
@@ -109,7 +109,7 @@ def _strings(buffer: Bytes, starts: Positions, sizes: Positions, null: Mask, kin
 
 
 def _cuts(starts: Positions, sizes: Positions) -> NDArray[np.int32]:
-    """Where each value starts and ends; those without bytes are behind the one before."""
+    """Return the start and the end of each value; those without bytes are behind the one before."""
     ends = np.maximum.accumulate(starts + sizes)
     cuts = np.empty(2 * len(starts), np.int32)
     cuts[::2] = np.where(sizes == 0, np.concatenate(([0], ends[:-1])), starts)
@@ -157,7 +157,7 @@ def _calendar_intervals(buffer: Bytes, starts: Positions, sizes: Positions, null
 
 
 def _interval_text(months: int, days: int, microseconds: int) -> str:
-    """An interval as Spark's ``CalendarInterval.toString`` has it: each number with the sign of its whole."""
+    """Return an interval as Spark's ``CalendarInterval.toString`` has it: each number with the sign of its whole."""
     sign = -1 if microseconds < 0 else 1
     minutes, rest = divmod(abs(microseconds), 60 * _MICROSECONDS)
     month_sign = -1 if months < 0 else 1

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.decoding.epoch_files import EpochFile, committed_names
 from streamstate.snapshots.checkpoint.decoding.failures import MissingChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.reader import file_records, rows_of
 from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PUT, Records, gathered, joined
 from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import snapshot_records
 from streamstate.snapshots.checkpoint.decoding.row_checksums import without_checksums
-from streamstate.snapshots.checkpoint.decoding.state_files import StateFiles, StateHistory
+from streamstate.snapshots.checkpoint.decoding.store_history import EpochFile, StateFiles, StoreHistory
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.unsafe_values import sized_values
 
@@ -26,7 +25,7 @@ _SLICE = 100_000  # records that are decoded at once
 
 
 def whole_state(checkpoint: CheckpointFiles, table: TableFormat, epochs: Sequence[int]) -> pa.Table:
-    """The whole state of a table at each of some epochs.
+    """Return the whole state of a table at each of some epochs.
 
     The columns are those of :class:`~streamstate.snapshots.spark.state_reader.StateRows`; ``_change`` is ``append`` for
     the elements of lists, otherwise ``update``. The rows are ordered by epoch, then by partition; the elements of a
@@ -40,8 +39,8 @@ def whole_state(checkpoint: CheckpointFiles, table: TableFormat, epochs: Sequenc
         UnsupportedChangelogError: a file or the table is in a format that is not known, or ``rocksdict`` is missing.
         DamagedChangelogError: a file is not what Spark wrote.
     """
-    history = StateHistory(checkpoint, table)
-    partitions = {epoch: len(committed_names(checkpoint, table, epoch)) for epoch in epochs}
+    history = StoreHistory(checkpoint, table)
+    partitions = {epoch: len(history.committed_names(table, epoch)) for epoch in epochs}
     rows: dict[int, list[pa.Table]] = {epoch: [] for epoch in epochs}
     for partition in range(max(partitions.values())):
         read: Callable[[str], Records] = partial(_read, checkpoint, table)
@@ -49,27 +48,27 @@ def whole_state(checkpoint: CheckpointFiles, table: TableFormat, epochs: Sequenc
             read = cache(read)  # a changelog belongs to the states of several epochs
         for epoch in epochs:
             if partition < partitions[epoch]:
-                files = history.files(epoch, partition, read)
+                files = history.state(epoch, partition, read)
                 state = _state(files, _snapshot(checkpoint, files.snapshot, table), several=table.several)
                 rows[epoch] += (_decoded(part, table, epoch, partition) for part in _slices(state))
     return pa.concat_tables([piece for pieces in rows.values() for piece in pieces])
 
 
 def _slices(state: Iterable[Records]) -> Iterator[Records]:
-    """Records in parts that take little memory to decode; at least one part of each."""
+    """Return records in parts that take little memory to decode; at least one part of each."""
     for records in state:
         for start in range(0, len(records) or 1, _SLICE):
             yield records[slice(start, start + _SLICE)]
 
 
 def _decoded(records: Records, table: TableFormat, epoch: int, partition: int) -> pa.Table:
-    """The rows in the records of a state, as if the epoch had put them."""
+    """Return the rows in the records of a state, as if the epoch had put them."""
     kinds = np.full(len(records), MERGE if table.several else PUT, np.uint8)
     return rows_of([(EpochFile(epoch, partition, records.path), replace(records, kind=kinds))], table)
 
 
 def _read(checkpoint: CheckpointFiles, table: TableFormat, path: str) -> Records:
-    """The records of a file, of the table alone."""
+    """Return the records of a file, of the table alone."""
     return _own(file_records(checkpoint, path, _content(checkpoint, path), table), table)
 
 
@@ -81,7 +80,7 @@ def _content(checkpoint: CheckpointFiles, path: str) -> bytes:
 
 
 def _snapshot(checkpoint: CheckpointFiles, path: str | None, table: TableFormat) -> Iterator[Records]:
-    """The records of the table in a snapshot, in which each key is once."""
+    """Return the records of the table in a snapshot, in which each key is once."""
     if path is None:
         return
     if table.provider == "HDFS":
@@ -93,7 +92,7 @@ def _snapshot(checkpoint: CheckpointFiles, path: str | None, table: TableFormat)
 
 
 def _state(files: StateFiles, snapshot: Iterator[Records], *, several: bool) -> Iterator[Records]:
-    """The records that hold the state, each key's last: of a snapshot, and of the changelogs after it."""
+    """Return the records that hold the state, each key's last: of a snapshot, and of the changelogs after it."""
     if not files.changelogs:
         yield from snapshot
         return
@@ -108,7 +107,7 @@ def _state(files: StateFiles, snapshot: Iterator[Records], *, several: bool) -> 
 
 
 def _own(records: Records, table: TableFormat) -> Records:
-    """The records of the table's column family."""
+    """Return the records of the table's column family."""
     if table.family_id is None:
         return records
     own = (records.key_size >= 2) & (gathered(records.buffer, records.key_at, "<i2") == table.family_id)
@@ -122,7 +121,7 @@ def _keys(records: Records) -> pa.Array:
 
 
 def _compact(records: Records) -> Records:
-    """Records with a buffer of their own, so that those beside them need not stay in memory."""
+    """Return records with a buffer of their own, so that those beside them need not stay in memory."""
     keys = _keys(records)
     values = sized_values(records.buffer, records.value_at, records.value_size, None, "binary")
     key_bytes, value_bytes = (np.frombuffer(b"".join(part.to_pylist()), np.uint8) for part in (keys, values))
@@ -136,7 +135,7 @@ def _compact(records: Records) -> Records:
 
 
 def _last(records: Records, *, several: bool) -> Records:
-    """What is left of records in their order: a put replaces, a delete removes, a merge adds to a list."""
+    """Return the records that remain if applied in order: a put replaces, a delete removes, a merge adds to a list."""
     merges = records.kind == MERGE
     if merges.any() and not several:
         raise UnsupportedChangelogError(f"{records.path} merges values of a table whose values are single rows.")

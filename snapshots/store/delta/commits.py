@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streamstate.errors import StoreError, worded
 from streamstate.snapshots.store.delta.data_files import DataFile, delete_files, write_file
-from streamstate.snapshots.store.delta.log_checks import check, check_entries, entry_of, seal, seal_missing
+from streamstate.snapshots.store.delta.log_checks import check_entries, check_log, entry_of, seal, seal_missing
 from streamstate.snapshots.store.delta.object_store import REACHING, plain
 from streamstate.snapshots.store.delta.place import Place, synced
 from streamstate.snapshots.store.delta.schema import NO_HOOKS, change, complete, created_with, merged
@@ -50,7 +50,7 @@ _RECENT = 256
 
 
 def open_table(place: Place) -> Table | None:
-    """A handle on the table's newest version, with its log verified; None if the table does not exist.
+    """Return a handle on the table's newest version, with its log verified; None if the table does not exist.
 
     Raises:
         DamagedStoreError: its log is damaged.
@@ -60,9 +60,9 @@ def open_table(place: Place) -> Table | None:
         try:
             table = Table(place)
         except TableNotFoundError:
-            check(place)
+            check_log(place)
             return None
-        check(place)
+        check_log(place)
         return table
 
 
@@ -105,7 +105,7 @@ class Handle:
         self._table: Table | None = None
 
     def newest(self) -> Table:
-        """The table at its newest version.
+        """Return the table at its newest version.
 
         Raises:
             DamagedStoreError, StoreError: as :func:`required`.
@@ -114,7 +114,7 @@ class Handle:
         return required(self.place) if table is None else table
 
     def if_exists(self) -> Table | None:
-        """The table at its newest version; None if it does not exist yet.
+        """Return the table at its newest version; None if it does not exist yet.
 
         Raises:
             DamagedStoreError, StoreError: as :func:`open_table`.
@@ -129,7 +129,7 @@ class Handle:
 
 
 def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
-    """A handle on the table, which is created if it does not exist, even if another process is creating it too.
+    """Return a handle on the table, which is created if it does not exist, even if another process is creating it too.
 
     An existing table gets the columns of the schema that it lacks, null in its rows, and types wide enough for it.
 
@@ -184,7 +184,7 @@ def remember_removed(place: Place, kept: timedelta) -> Table:
 
 
 def remembered(table: DeltaTable) -> timedelta:
-    """How long a table's log names the files that left it: an hour more than they are kept."""
+    """Return the time for which a table's log names the files that left it: an hour more than they are kept."""
     found = re.fullmatch(r"interval (\d+) hours?", table.metadata().configuration.get(_REMEMBERS) or "")
     return timedelta(hours=2 if found is None else int(found[1]))
 
@@ -215,8 +215,8 @@ def append_once(
     """
     handle = where if isinstance(where, Handle) else Handle(where)
 
-    def write(table: DeltaTable, stands: int) -> list[DataFile]:
-        return write_file(handle.place, pa.schema(table.schema().to_arrow()), rows_after(stands))
+    def write(table: DeltaTable, committed: int) -> list[DataFile]:
+        return write_file(handle.place, pa.schema(table.schema().to_arrow()), rows_after(committed))
 
     return commit_once(handle, application, version, write, metadata=metadata, marks=marks)
 
@@ -255,13 +255,14 @@ def commit_once(
     handle = where if isinstance(where, Handle) else Handle(where)
     while True:
         table = handle.newest()
-        stands = version_of(table, application)
-        if stands >= version:
+        committed = version_of(table, application)
+        if committed >= version:
             seal_missing(handle.place)  # its writer may have been killed before the log entry was synced
-            return stands
+            return committed
         mark = Transaction(application, version)
-        if _commit(handle.place, table, _Work(write, removes, stands, metadata, mark, data_change, keeps_files, marks)):
-            return stands
+        work = _Work(write, removes, committed, metadata, mark, data_change, keeps_files, marks)
+        if _commit(handle.place, table, work):
+            return committed
 
 
 def empty_commit(place: Place, table: DeltaTable, application: str) -> bool:
@@ -272,11 +273,11 @@ def empty_commit(place: Place, table: DeltaTable, application: str) -> bool:
 
 @dataclass(frozen=True)
 class _Work:
-    """What one commit does."""
+    """The contents of one commit."""
 
     write: Callable[[DeltaTable, int], Sequence[DataFile]]
     removes: Callable[[DeltaTable], Sequence[RemoveAction]]
-    stands: int
+    committed: int
     metadata: dict[str, str] | None
     transaction: Transaction
     data_change: bool = True
@@ -295,7 +296,7 @@ def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
     files: Sequence[DataFile] = []
     version = table.version() + 1
     try:
-        files = work.write(table, work.stands)
+        files = work.write(table, work.committed)
         if files and place.folder is not None:
             synced(place.folder)
         actions: list[AddAction | RemoveAction] = [
@@ -320,7 +321,7 @@ def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
 
 
 def required(place: Place) -> Table:
-    """A handle on a table that has to exist.
+    """Return a handle on a table that has to exist.
 
     Raises:
         StoreError: it does not exist, or cannot be read.
@@ -332,13 +333,13 @@ def required(place: Place) -> Table:
 
 
 def recent_metadata(place: Place, key: str) -> list[str]:
-    """What the table's newest commits have stored under ``key``, oldest first."""
+    """Return the values that the table's newest commits have stored under ``key``, oldest first."""
     records = [*itertools.islice(required(place).records(), _RECENT)]
     return [record[key] for record in reversed(records) if key in record]
 
 
 def version_of(table: DeltaTable, application: str) -> int:
-    """An application's version; −1 if it has committed nothing."""
+    """Return an application's version; −1 if it has committed nothing."""
     version = table.transaction_version(application)
     return -1 if version is None else version
 
@@ -378,11 +379,11 @@ def _read_errors(place: Place) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, ValueError) as error:
-        check(place)
+        check_log(place)
         raise StoreError(f"The table {place} cannot be read: {plain(error)}{_hint(place)}") from error
     except BaseException as error:
         # A damaged log can make deltalake's Rust code panic, which is not an Exception.
         if type(error).__name__ != "PanicException":
             raise
-        check(place)
+        check_log(place)
         raise StoreError(f"The table {place} cannot be read: {plain(error)}{_hint(place)}") from None

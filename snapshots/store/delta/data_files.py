@@ -60,14 +60,14 @@ class DataFile:
     """The file's statistics as in Delta's log (JSON)."""
 
     def as_action(self, *, data_change: bool = True) -> AddAction:
-        """The action that commits the file."""
+        """Return the action that commits the file."""
         from deltalake.transaction import AddAction  # not needed by Spark's executors, which write files too
 
         return AddAction(self.path, self.size, {}, self.modified, data_change, self.statistics)
 
 
 class DataFileWriter:
-    """Writes one data file, piece by piece; a context manager, at whose end the file is complete.
+    """A writer of one data file, piece by piece; a context manager, at whose end the file is complete.
 
     Args:
         place: the table.
@@ -139,7 +139,7 @@ def write_file(place: Place, schema: pa.Schema, rows: pa.Table | Iterable[pa.Rec
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in a table's columns, order and types; columns that they lack are null."""
+    """Return the rows in a table's columns, order and types; columns that they lack are null."""
     names, count = set(rows.schema.names), rows.num_rows
     columns = [
         rows[field.name].cast(field.type) if field.name in names else pa.nulls(count, field.type) for field in schema
@@ -159,12 +159,12 @@ def delete_files(place: Place, paths: Iterable[str]) -> None:
 
 
 def is_ours(name: str) -> bool:
-    """Whether this is the name of a data file that streamstate wrote, complete or not."""
+    """Return whether this is the name of a data file that streamstate wrote, complete or not."""
     return name.startswith(_UNFINISHED) or _NAME.match(name) is not None
 
 
 def is_complete(name: str) -> bool:
-    """Whether this is the name of a complete data file that streamstate wrote."""
+    """Return whether this is the name of a complete data file that streamstate wrote."""
     return _NAME.match(name) is not None
 
 
@@ -182,7 +182,7 @@ def refuse_links(place: Place, paths: Iterable[str]) -> None:
 
 
 def verified(place: Place, path: str, size: int | None = None) -> Path:
-    """A data file on the local disk (fetched once from an object store), with its bytes verified.
+    """Return a data file on the local disk (fetched once from an object store), with its bytes verified.
 
     Files without a digest in their name, such as those of another tool's compaction, are not verified.
 
@@ -265,7 +265,7 @@ def _statistics(metadata: pq.FileMetaData) -> tuple[str, int]:
 
 @functools.cache
 def _cache() -> tempfile.TemporaryDirectory[str]:
-    """Files fetched from object stores, deleted when the process ends."""
+    """Return files fetched from object stores, deleted when the process ends."""
     return tempfile.TemporaryDirectory(prefix="streamstate-files-")
 
 

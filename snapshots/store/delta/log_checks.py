@@ -33,16 +33,16 @@ _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
 
 
 def entry_name(version: int) -> str:
-    """The name of a version's log entry."""
+    """Return the name of a version's log entry."""
     return f"{version:020}.json"
 
 
 def entry_of(folder: Path, version: int) -> Path:
-    """The log entry of a version of the table in a folder."""
+    """Return the log entry of a version of the table in a folder."""
     return folder / LOG / entry_name(version)
 
 
-def check(place: Place) -> None:
+def check_log(place: Place) -> None:
     """Verify what opening the table reads: the newest log checkpoint and the later entries.
 
     Raises:
@@ -111,7 +111,7 @@ def shorten(place: Place, kept: timedelta, newest: int) -> int:
 
 
 def _with_times(place: Place) -> dict[str, float]:
-    """The files of the log, and when each was written, in seconds since 1970."""
+    """Return the files of the log, and when each was written, in seconds since 1970."""
     if place.folder is not None:
         with os.scandir(place.folder / LOG) as entries:
             return {entry.name: entry.stat().st_mtime for entry in entries}
@@ -161,7 +161,7 @@ def _check_file(path: Path, *, sealed: bool) -> None:
 
 @functools.lru_cache(maxsize=1_000)  # only entries since the newest log checkpoint are checked again
 def _matches(file: str, _size: int, _modified: int, _inode: int, _sealed: int) -> bool:
-    """Whether a file matches its checksums, cached until the file changes."""
+    """Return whether a file matches its checksums, cached until the file changes."""
     path = Path(file)
     seal = path.with_name(_seal_name(path.name)).read_bytes()
     # Checksum files are not synced: a power loss can leave an empty one, which is ignored.

@@ -49,19 +49,19 @@ GRACE = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Merging:
-    """How the files of a table are merged."""
+    """The rules for merging a table's files."""
 
     order: Callable[[pa.Schema, pa.Table], pa.Table] | None = None
-    """What the rows of merged files are sorted by, given the table's columns and the rows; None if they are not."""
+    """The columns that the rows of merged files are sorted by, given the table's columns and the rows; None: none."""
     apart: Callable[[Committed], bool] = lambda _: False
-    """Whether a file is never merged with others."""
+    """True if a file is never merged with others."""
 
 
 Choice = Callable[[TableVersion, str, Merging], list[Committed]]
-"""Which files of a table, ordered by a column, are to be merged."""
+"""Chooses the files of a table, ordered by a column, that are to be merged."""
 
 
-def compact(place: Place, by: str, merging: Merging = Merging(), choice: Choice | None = None) -> int:
+def merge_small_files(place: Place, by: str, merging: Merging = Merging(), choice: Choice | None = None) -> int:
     """Merge the newest small files of a table if there are many; returns how many there were.
 
     The rows do not change, and readers of older versions keep their files for the grace period. If rows are appended
@@ -105,8 +105,8 @@ class _Merge:
         self._choice = choice
         self._written: list[DataFile] = []
 
-    def write(self, table: DeltaTable, _stands: int) -> list[DataFile]:
-        """The merged files, written again only if another commit removed one of the files that they replace."""
+    def write(self, table: DeltaTable, _committed: int) -> list[DataFile]:
+        """Return the merged files, written again only if another commit removed one of the files that they replace."""
         version = TableVersion(self._place, table)
         current = {file.path for file in version.files(self._by)}
         if not self._written or not {file.path for file in self.files} <= current:
@@ -117,7 +117,7 @@ class _Merge:
         return self._written
 
     def _sorted(self, version: TableVersion) -> list[DataFile]:
-        """The rows of the files, in their order, in files that are sorted one by one."""
+        """Return the rows of the files, in their order, in files that are sorted one by one."""
         written: list[DataFile] = []
         pending: list[pa.RecordBatch] = []
         for batch in version.scan_files(self.files):
@@ -137,7 +137,7 @@ class _Merge:
 
 
 def rewritten(version: TableVersion, files: Sequence[Committed]) -> list[DataFile]:
-    """The rows of some files as one file."""
+    """Return the rows of some files as one file."""
     if not files:
         return []
     with DataFileWriter(version.place, version.schema) as writer:
@@ -147,13 +147,13 @@ def rewritten(version: TableVersion, files: Sequence[Committed]) -> list[DataFil
 
 
 def removals(files: Sequence[Committed], *, data_change: bool = False) -> list[RemoveAction]:
-    """The actions that remove files from a table."""
+    """Return the actions that remove files from a table."""
     now = int(time.time() * 1000)
     return [RemoveAction(file.path, data_change, now, file.size, {}) for file in files]
 
 
 def _worth_merging(version: TableVersion, by: str, merging: Merging) -> list[Committed]:
-    """The newest consecutive files that are worth merging; none if they are too few."""
+    """Return the newest consecutive files that are worth merging; none if they are too few."""
     columns = len(version.schema)
 
     def enough(rows: int | None, size: int) -> bool:
@@ -224,7 +224,7 @@ def _files(place: Place) -> set[str]:
 
 
 def _held(table: DeltaTable, grace: timedelta) -> set[str]:
-    """Files of the newest version, and those that left it within the grace period."""
+    """Return files of the newest version, and those that left it within the grace period."""
     current = {uri.rsplit("/", 1)[-1] for uri in table.file_uris()}
     return current | (_left(table, timedelta(0)) - _left(table, grace))
 

@@ -13,21 +13,21 @@ from pyarrow.fs import FileSystem, PyFileSystem
 PATIENCE = {"connect_timeout": "5s", "timeout": "30s", "max_retries": "3", "retry_timeout": "20s"}
 """The options for a missing store to be reported within seconds, in spite of retries."""
 REACHING = "Check the bucket, the endpoint, the region and the credentials in storage_options or the environment."
-"""What to check if an object store cannot be reached."""
+"""Advice for an object store that cannot be reached."""
 
 _MESSAGE = re.compile(r"<Message>(.*?)</Message>")
 _MARKS = re.compile(r"\x1b\[\d+m|↳")
 
 
 def patient(options: Mapping[str, str] | None) -> dict[str, str]:
-    """The options, with timeouts unless they set some."""
+    """Return the options, with timeouts unless they set some."""
     given = dict(options or {})
     names = {name.lower() for name in given}
     return {**{name: value for name, value in PATIENCE.items() if name not in names}, **given}
 
 
 def files_of(uri: str, options: dict[str, str] | None, sizes: Mapping[str, int] | None = None) -> FileSystem:
-    """The files below a URI, by their relative paths; known sizes save requests."""
+    """Return the files below a URI, by their relative paths; known sizes save requests."""
     return PyFileSystem(_Handler(uri, options, dict(sizes or {})))
 
 

@@ -1,4 +1,4 @@
-"""Where a Delta table is: a folder on the local disk, or a prefix in an object store."""
+"""The place of a Delta table: a folder on the local disk, or a prefix in an object store."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class Place:
         return patient(self.options)
 
     def filesystem(self, sizes: Mapping[str, int] | None = None) -> FileSystem:
-        """The table's files by their paths in the table; known sizes save requests to an object store."""
+        """Return the table's files by their paths in the table; known sizes save requests to an object store."""
         from streamstate.snapshots.store.delta.object_store import files_of
 
         return files_of(self.client_uri, self.storage_options, sizes)
 
     def __str__(self) -> str:
-        """The URI."""
+        """Return the URI."""
         return self.uri
 
 

@@ -39,10 +39,10 @@ class Committed:
     """The smallest value of the column by which files are selected; None if the log does not have it."""
     most: int | None
     only_change: str | None = None
-    """The value that a changelog's column of changes has in all rows, if the log says so."""
+    """The value that a change log's column of changes has in all rows, if the log says so."""
 
     def may_hold(self, first: int | None, last: int | None) -> bool:
-        """Whether it can have a row between two values of that column, both included."""
+        """Return whether it can have a row between two values of that column, both included."""
         if self.least is None or self.most is None:
             return True
         return (first is None or self.most >= first) and (last is None or self.least <= last)
@@ -76,7 +76,7 @@ class TableVersion:
         return pa.schema(self.table.schema().to_arrow())
 
     def files(self, by: str) -> list[Committed]:
-        """The data files, ordered by an integer column.
+        """Return the data files, ordered by an integer column.
 
         Raises:
             UntrustedStoreError: the log names a file outside the table's folder. Delta allows absolute paths (shallow
@@ -106,7 +106,7 @@ class TableVersion:
         columns: Sequence[str] | None = None,
         where: pc.Expression | None = None,
     ) -> pa.RecordBatchReader:
-        """The rows with ``by`` between ``first`` and ``last`` (both included; None: no limit) that satisfy ``where``.
+        """Return the rows with ``by`` from ``first`` to ``last`` (included; None: no limit) that satisfy ``where``.
 
         Files are selected by the log's statistics, verified and streamed, so memory is bounded.
 
@@ -141,7 +141,7 @@ class TableVersion:
             return pa.concat_tables([wanted.empty_table(), *pieces])
 
     def _rows(self, file: Committed, by: str, first: int | None, wanted: pa.Schema) -> pa.Table:
-        """The rows of a file from a value on; without a dataset, which takes longer to load than a small file."""
+        """Return a file's rows from a value on; without a dataset, which takes longer to load than a small file."""
         with pq.ParquetFile(verified(self.place, file.path, file.size)) as opened:
             needed = [name for name in opened.schema_arrow.names if name in wanted.names or name == by]
             rows = opened.read(needed, use_threads=False)
@@ -152,7 +152,7 @@ class TableVersion:
     def scan_files(
         self, files: Sequence[Committed], *, columns: Sequence[str] | None = None, where: pc.Expression | None = None
     ) -> pa.RecordBatchReader:
-        """The rows of some of the files, verified, in the files' order.
+        """Return the rows of some of the files, verified, in the files' order.
 
         Raises:
             DamagedStoreError: a file is missing or its bytes have changed.

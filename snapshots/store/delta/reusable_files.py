@@ -20,7 +20,7 @@ from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 
 @dataclass
 class Prepared:
-    """Provides files to :func:`commit_once` and writes them again only if necessary.
+    """Files for :func:`commit_once`, written again only if necessary.
 
     Pass its ``write``, with ``keeps_files=True``.
     """
@@ -31,13 +31,13 @@ class Prepared:
     make: Callable[[TableVersion], Sequence[DataFile]]
     """Writes the files for a version of the table."""
     fits: Callable[[TableVersion, Sequence[Committed], set[str]], bool]
-    """Whether they are valid for a later version too, given the added files and the paths of the removed ones."""
+    """True if they are valid for a later version too, given the added files and the paths of the removed ones."""
     _seen: dict[str, Committed] | None = field(default=None, init=False)
     _fence: int = field(default=-1, init=False)
     _files: list[DataFile] = field(default_factory=list, init=False)
 
-    def write(self, table: DeltaTable, _stands: int) -> list[DataFile]:
-        """The files."""
+    def write(self, table: DeltaTable, _committed: int) -> list[DataFile]:
+        """Return the files."""
         version = TableVersion(self.place, table)
         if self._seen is None or not self._good(version):
             self.discard()

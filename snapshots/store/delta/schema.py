@@ -16,7 +16,7 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 
 
 def created_with(schema: pa.Schema) -> pa.Schema:
-    """The columns that a table can be created with; :func:`complete` adds the others.
+    """Return the columns that a table can be created with; :func:`complete` adds the others.
 
     deltalake 1.6 declares Delta's feature for times without a zone, unless only maps have them.
     """
@@ -39,7 +39,7 @@ def _declare_local_times(table: DeltaTable, schema: pa.Schema) -> None:
 
 
 def _has_local_times(kind: pa.DataType, *, within_map: bool = False) -> bool:
-    """Whether values have times without a zone, or only maps in them."""
+    """Return whether values have times without a zone, or only maps in them."""
     if pa.types.is_timestamp(kind):
         return kind.tz is None and not within_map
     if pa.types.is_map(kind):
@@ -50,7 +50,7 @@ def _has_local_times(kind: pa.DataType, *, within_map: bool = False) -> bool:
 
 
 def merged(now: pa.Schema, target: pa.Schema, place: Place) -> pa.Schema:
-    """The table's schema, with the columns that it lacks at the end and each type wide enough for both.
+    """Return the table's schema, with the columns that it lacks at the end and each type wide enough for both.
 
     Raises:
         StoreError: a column's old and new type have no common type.

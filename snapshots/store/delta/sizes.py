@@ -36,13 +36,13 @@ class TableSize:
         self._lock = threading.Lock()
 
     def now(self) -> Size:
-        """The size of the newest version.
+        """Return the size of the newest version.
 
         Raises:
             DamagedStoreError, StoreError: the table does not exist, or its log cannot be read.
 
         Example:
-            >>> TableSize(store.layout.change_log("delays", "op0")).now()  # doctest: +SKIP
+            >>> TableSize(store.layout.changelog("delays", "op0")).now()  # doctest: +SKIP
             Size(bytes=182334, files=3)
         """
         with self._lock:

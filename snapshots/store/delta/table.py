@@ -28,7 +28,7 @@ CHECKPOINT_INTERVAL = 20
 
 
 _FEATURES = frozenset({"timestampNtz"})
-"""What a reader of streamstate's tables has to know of Delta beyond its first version."""
+"""The features beyond Delta's first version that a reader of streamstate's tables needs."""
 
 
 def check_features(table: DeltaTable, place: Place) -> None:
@@ -46,7 +46,7 @@ def check_features(table: DeltaTable, place: Place) -> None:
 
 
 def gets_checkpoint(version: int) -> bool:
-    """Whether the commit of a version is followed by a log checkpoint."""
+    """Return whether the commit of a version is followed by a log checkpoint."""
     return version > 0 and version % CHECKPOINT_INTERVAL == 0
 
 
@@ -71,7 +71,7 @@ class Table(DeltaTable):
 
     @property
     def is_slow(self) -> bool:
-        """Whether opening the table anew pays off: a handle gets slower with every version that it has been through."""
+        """Return whether opening the table anew pays off: a handle gets slower with every version that it loads."""
         return self.version() - self._opened_at >= CHECKPOINT_INTERVAL
 
     @functools.cached_property
@@ -79,7 +79,7 @@ class Table(DeltaTable):
         return self._place.filesystem()
 
     def has_newer(self) -> bool:
-        """Whether the log has an entry after this version; versions have no gaps."""
+        """Return whether the log has an entry after this version; versions have no gaps."""
         looked_at, self._looked_at = self._looked_at, time.monotonic()
         if self._looked_at - looked_at > _LONG_AGO:
             return True  # let deltalake look
@@ -102,7 +102,7 @@ class Table(DeltaTable):
         self._follow(before)
 
     def transaction_version(self, app_id: str) -> int | None:
-        """An application's version; None if it has committed nothing."""
+        """Return an application's version; None if it has committed nothing."""
         if self._versions_at != self.version():
             self._versions.clear()
             self._versions_at = self.version()
@@ -123,7 +123,7 @@ class Table(DeltaTable):
         self._versions_at = self.version()
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """What the commits of each version recorded, the newest first, as far back as the log goes.
+        """Return the metadata of each version's commit, the newest first, to the log's beginning.
 
         deltalake's own ``history`` is empty for a path with ``#`` or ``?``.
         """
@@ -134,11 +134,11 @@ class Table(DeltaTable):
                 return
 
     def _committed(self, version: int) -> Iterator[tuple[str, int]]:
-        """The applications whose version an entry sets, and their versions."""
+        """Return the applications whose version an entry sets, and their versions."""
         return ((action["appId"], action["version"]) for action in self._actions(version, "txn"))
 
     def _actions(self, version: int, kind: str) -> Iterator[dict[str, Any]]:
-        """The actions of one kind in a version's log entry."""
+        """Return the actions of one kind in a version's log entry."""
         path = f"{LOG}/{entry_name(version)}"
         folder = self._place.folder
         if folder is not None:

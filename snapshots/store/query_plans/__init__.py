@@ -1,1 +1,1 @@
-"""What a query's plan says of its state: the columns of the query's result as expressions over the state's columns."""
+"""Stored plans of queries: the columns of a result as expressions over the state's columns."""

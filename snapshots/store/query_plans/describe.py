@@ -12,9 +12,9 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.output_modes import known_mode, output_mode
 from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.live_plan import LivePlan, remember
 from streamstate.snapshots.store.query_plans.plan_check import check_describes
-from streamstate.snapshots.store.query_plans.plan_table import Plans, record_plan
-from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery, remember
+from streamstate.snapshots.store.query_plans.plan_table import Plans, store_plan
 from streamstate.snapshots.store.registry import required_query
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ def describe(
     required_query(layout, name)
     whole_number(since, "since", least=0)
     planned = plan_here(layout, name, build_query, mode=mode, epoch=since)
-    record_plan(layout, name, planned.plan, since)
+    store_plan(layout, name, planned.plan, since)
 
 
 def plan_here(
     layout: Layout, name: str, build_query: Callable[[], DataFrame], *, mode: str | None, epoch: int
-) -> PlannedQuery:
+) -> LivePlan:
     """Plan a query of a store from its code, so that its input can be read in this process; nothing is recorded.
 
     Args:
@@ -98,12 +98,12 @@ def streaming_frame(build_query: Callable[[], DataFrame]) -> DataFrame:
     return frame
 
 
-def record_running(layout: Layout, name: str, plan: Callable[[], PlannedQuery], since: int) -> None:
-    """Record the plan of a query that starts or runs here. A failure is logged: the query and its capture go on."""
+def store_running_plan(layout: Layout, name: str, plan: Callable[[], LivePlan], since: int) -> None:
+    """Store the plan of a query that starts or runs here. A failure is logged: the query and its capture continue."""
     try:
         planned = plan()
         remember(layout, name, planned)
-        record_plan(layout, name, planned.plan, since)
+        store_plan(layout, name, planned.plan, since)
     except Exception as error:  # noqa: BLE001 (whatever Spark's planner raises, the query itself has been planned)
         _say(name, error)
 

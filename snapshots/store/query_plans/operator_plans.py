@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamstate.snapshots.spark.catalyst import each, kind_of, walk
-from streamstate.snapshots.store.query_plans.plan_record import OperatorPlan
+from streamstate.snapshots.store.query_plans.query_plan import OperatorPlan
 
 WATERMARK = 10**12
 """The watermark for which a query is planned, in milliseconds: what Spark compares with rows is relative to it."""
@@ -79,7 +79,7 @@ def _kind(node: Any) -> str:
 
 
 def _event_times(node: Any) -> Iterator[str]:
-    """The columns of a node with a watermark."""
+    """Return the columns of a node with a watermark."""
     for attribute in each(node.output()):
         if attribute.metadata().contains(_DELAY):
             yield str(attribute.name())

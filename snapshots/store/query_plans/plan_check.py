@@ -1,4 +1,4 @@
-"""Whether a plan is that of a captured query: the same operators, and the same state columns."""
+"""A check that a plan is that of a captured query: the same operators, and the same state columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
-from streamstate.snapshots.store.query_plans.plan_record import OperatorPlan, QueryPlan
+from streamstate.snapshots.store.query_plans.query_plan import OperatorPlan, QueryPlan
 
 # Operators with two names: real-time mode has its own aggregation, and Spark before 4.0 recorded no names.
 _SAME_STATE = {"StatefulStreamlineAggregate": "stateStoreSave", "flatMapGroupsWithState": "applyInPandasWithState"}
@@ -39,13 +39,13 @@ def check_describes(layout: Layout, name: str, plan: QueryPlan, since: int) -> N
 
 
 def _captured(layout: Layout, name: str, since: int) -> dict[str, pa.Schema]:
-    """The changelogs' schemas of the state tables at the newest epoch; empty if none since an epoch is captured."""
+    """Return the schemas of the state tables' change logs at the newest epoch; empty if none is captured since."""
     manifest = Manifest(layout, name)
     manifest.refresh()
     newest = manifest.newest
     if newest is None or newest.epoch < since:
         return {}
-    places = {table: layout.change_log(name, table) for table in newest.tables}
+    places = {table: layout.changelog(name, table) for table in newest.tables}
     return {table: TableVersion(place, required(place)).schema for table, place in places.items()}
 
 

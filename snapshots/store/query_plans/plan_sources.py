@@ -7,7 +7,7 @@ from typing import Any
 
 from streamstate.snapshots.checkpoint.bindings import binds
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
-from streamstate.snapshots.store.query_plans.plan_record import EventTime
+from streamstate.snapshots.store.query_plans.query_plan import EventTime
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def sources_of(analyzed: Any) -> list[StreamSource]:
 
 
 def source_name(leaf: Any) -> str | None:
-    """The name that a query gave to a source; None if it has none."""
+    """Return the name that a query gave to a source; None if it has none."""
     name = leaf.sourceIdentifyingName().nameOpt()
     return str(name.get()) if name.isDefined() else None
 

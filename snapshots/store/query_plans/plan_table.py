@@ -15,18 +15,18 @@ from streamstate.snapshots.store.delta.commits import Handle
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import PLANS, Layout
 from streamstate.snapshots.store.manifest import Manifest
-from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 
 
 @dataclass(frozen=True)
-class RecordedPlan:
+class StoredPlan:
     """A plan, and the first epoch that it is known for."""
 
     since: int
     plan: QueryPlan
 
 
-def record_plan(layout: Layout, query: str, plan: QueryPlan, since: int) -> bool:
+def store_plan(layout: Layout, query: str, plan: QueryPlan, since: int) -> bool:
     """Record the plan that a query has from an epoch on; False if the newest record says the same."""
     known = Plans(layout, query)
     recorded = known.recorded()
@@ -38,7 +38,7 @@ def record_plan(layout: Layout, query: str, plan: QueryPlan, since: int) -> bool
     row = {"since": since, "recorded_at": datetime.now(UTC), "plan": text}
     made = pa.Table.from_pylist([row], schema=PLANS)
     append_once(place, f"plan/{query}", known.records + 1, lambda _: made)
-    Plans.recorded_here += 1
+    Plans.stored_here += 1
     return True
 
 
@@ -52,32 +52,32 @@ class Plans:
             epochs, or when this process has recorded a plan: each look is a request.
     """
 
-    recorded_here: ClassVar[int] = 0
-    """How many plans this process has recorded, of any query."""
+    stored_here: ClassVar[int] = 0
+    """The number of plans that this process has stored, of any query."""
 
     def __init__(self, layout: Layout, query: str, manifest: Manifest | None = None) -> None:
         self._place = layout.plans(query)
         self._handle = Handle(self._place)
         self._version = -1
-        self._known: tuple[RecordedPlan, ...] = ()
+        self._known: tuple[StoredPlan, ...] = ()
         self._lock = threading.Lock()
         self._manifest = manifest
         self._looked: tuple[object, object] | None = None
         self.records = 0
-        """How many records the table has."""
+        """The number of rows that the table has."""
 
     def at(self, epoch: int) -> QueryPlan | None:
-        """The plan that a query had at an epoch; None if it is not known."""
+        """Return the plan that a query had at an epoch; None if it is not known."""
         return next((known.plan for known in reversed(self.recorded()) if known.since <= epoch), None)
 
-    def recorded(self) -> tuple[RecordedPlan, ...]:
-        """All plans, ascending by their first epoch; of those with the same, the one recorded last."""
+    def recorded(self) -> tuple[StoredPlan, ...]:
+        """Return all plans, ascending by their first epoch; of those with the same, the one recorded last."""
         return read_once(self, self._read)
 
-    def _read(self) -> tuple[RecordedPlan, ...]:
+    def _read(self) -> tuple[StoredPlan, ...]:
         with self._lock:
             if self._place.folder is None and self._manifest is not None:
-                looked = self._manifest.entries, Plans.recorded_here
+                looked = self._manifest.entries, Plans.stored_here
                 if self._looked is not None and self._looked[0] is looked[0] and self._looked[1] == looked[1]:
                     return self._known
                 self._looked = looked
@@ -86,6 +86,6 @@ class Plans:
                 return self._known
             rows = TableVersion(self._place, table).read("since").sort_by("recorded_at").to_pylist()
             newest = {row["since"]: QueryPlan.from_json(row["plan"]) for row in rows}
-            self._known = tuple(RecordedPlan(since, newest[since]) for since in sorted(newest))
+            self._known = tuple(StoredPlan(since, newest[since]) for since in sorted(newest))
             self._version, self.records = table.version(), len(rows)
             return self._known

@@ -1,4 +1,4 @@
-"""Which columns of the state Spark has named, and not the query."""
+"""Columns of the state that Spark has named, and not the query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPARKS = re.compile(r"_grouping(expression|mapsort)(_\d+)?|field\d+")
 
 
 def named_by_spark(schema: pa.Schema) -> bool:
-    """Whether a state table's columns have names of Spark's."""
+    """Return whether a state table's columns have names of Spark's."""
     operator = operator_of(schema)
     if operator is None:
         return any(_SPARKS.fullmatch(name) for name in schema.names)
@@ -27,11 +27,11 @@ def named_by_spark(schema: pa.Schema) -> bool:
 
 
 def has_unknown_names(layout: Layout, query: str) -> bool:
-    """Whether Spark has named columns of a query's newest epoch, and no plan says what they are."""
+    """Return whether Spark has named columns of a query's newest epoch, and no plan explains them."""
     manifest = Manifest(layout, query)
     manifest.refresh()
     newest = manifest.newest
     if newest is None or Plans(layout, query).at(newest.epoch) is not None:
         return False
-    places = [layout.change_log(query, table) for table in newest.tables]
+    places = [layout.changelog(query, table) for table in newest.tables]
     return any(named_by_spark(TableVersion(place, required(place)).schema) for place in places)

@@ -1,8 +1,8 @@
-"""Reads the plan of a streaming query through Spark's own objects: what the result's columns are made of.
+"""The plan of a streaming query, read through Spark's own objects: the result's columns as expressions over the state.
 
 Nothing is run and no file is written. Spark plans a batch as for a running query; above the node that saves an
 operator's state, the physical plan says how the state's columns become the result's. Names of buffers repeat, so
-columns are told apart by the numbers that Spark gives them.
+columns are distinguished by the numbers that Spark gives them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
 from streamstate.snapshots.spark.current_time import at_time, has_current_time
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.store.names import distinct
+from streamstate.snapshots.store.query_plans.live_plan import LivePlan
 from streamstate.snapshots.store.query_plans.operator_plans import (
     DEDUPLICATE,
     DEDUPLICATE_WITHIN,
@@ -31,7 +32,8 @@ from streamstate.snapshots.store.query_plans.operator_plans import (
     stateful_operators,
     type_of,
 )
-from streamstate.snapshots.store.query_plans.plan_record import (
+from streamstate.snapshots.store.query_plans.plan_sources import event_times
+from streamstate.snapshots.store.query_plans.query_plan import (
     TOO_LONG,
     Expression,
     PlannedColumn,
@@ -39,8 +41,6 @@ from streamstate.snapshots.store.query_plans.plan_record import (
     TablePlan,
     limited,
 )
-from streamstate.snapshots.store.query_plans.plan_sources import event_times
-from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery
 from streamstate.snapshots.store.query_plans.state_inputs import state_inputs, watermarks
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive")
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
-# What stands above a state and neither adds nor removes rows, nor changes columns.
+# Nodes above a state that neither add nor remove rows, nor change columns.
 _PASSES = ("SortExec", "ShuffleExchangeExec", "EventTimeWatermarkExec", "CollectMetricsExec", "CoalesceExec")
 _ANOTHER_TIME = 1_234_567_890_123  # milliseconds
 _NO_TIME = "the current time is not in the state"
@@ -59,8 +59,8 @@ _MOST_FIELDS = 10_000
 _CHANGING = re.compile(r"#\d+L?|(?<=lambda [a-z])_\d+|@[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def plan_of_query(query: StreamingQuery) -> PlannedQuery:
-    """The plan of a query that runs in this process."""
+def plan_of_query(query: StreamingQuery) -> LivePlan:
+    """Return the plan of a query that runs in this process."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -70,17 +70,17 @@ def plan_of_query(query: StreamingQuery) -> PlannedQuery:
 
 
 def first_epoch(query: StreamingQuery) -> int:
-    """The first epoch that a query that runs in this process is known to have run with its plan."""
+    """Return the first epoch that a query that runs in this process is known to have run with its plan."""
     known = [int(progress["batchId"]) for progress in query.recentProgress]
     return min(known, default=0)
 
 
-def plan_of_frame(frame: DataFrame, mode: str) -> PlannedQuery:
-    """The plan of a streaming DataFrame as a query with an output mode; nothing is started."""
+def plan_of_frame(frame: DataFrame, mode: str) -> LivePlan:
+    """Return the plan of a streaming DataFrame as a query with an output mode; nothing is started."""
     return _plan(frame.sparkSession, frame._jdf.queryExecution().analyzed(), mode)
 
 
-def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
+def _plan(spark: SparkSession, analyzed: Any, mode: str) -> LivePlan:
     jvm: Any = spark._jvm
     mode = mode.lower()
 
@@ -110,7 +110,7 @@ def _plan(spark: SparkSession, analyzed: Any, mode: str) -> PlannedQuery:
         event_times(jvm, analyzed),
         str(spark.conf.get(_POLICY)),
     )
-    return PlannedQuery(spark, analyzed, plan)
+    return LivePlan(spark, analyzed, plan)
 
 
 def _tables(physical: Any, removed: Mapping[tuple[int, str], Removal]) -> dict[str, TablePlan]:
@@ -129,7 +129,7 @@ def _tables(physical: Any, removed: Mapping[tuple[int, str], Removal]) -> dict[s
 
 
 def _without_time(table: TablePlan, later: TablePlan) -> TablePlan:
-    """A plan without what differs from that of another time."""
+    """Return a plan without what differs from that of another time."""
     columns = tuple(
         column if column == other else replace(column, expression={"why": _NO_TIME})
         for column, other in zip(table.columns, later.columns, strict=True)
@@ -139,7 +139,7 @@ def _without_time(table: TablePlan, later: TablePlan) -> TablePlan:
 
 
 def fingerprint(analyzed: Any) -> str:
-    """A hash of an analysed plan's text without what differs from one start to the next, and without its sources."""
+    """Hash an analysed plan's text, without its sources and what differs from one start to the next."""
     texts = []
     for node in walk(analyzed):
         is_leaf = node.children().isEmpty()
@@ -149,7 +149,7 @@ def fingerprint(analyzed: Any) -> str:
 
 
 def _aggregate(physical: Any, save: Any, removed: Removal | None, *, top: bool) -> TablePlan:
-    """The state of an aggregation."""
+    """Return the state of an aggregation."""
     output = list(each(save.output()))
     of_keys: tuple[PlannedColumn, ...] | None = None
     same: tuple[int | None, ...]
@@ -183,7 +183,7 @@ def _aggregate(physical: Any, save: Any, removed: Removal | None, *, top: bool) 
 
 
 def _deduplicated(physical: Any, node: Any, removed: Removal | None, *, top: bool) -> TablePlan:
-    """The state of a deduplication, which has the key columns only, or when a row expires."""
+    """Return the state of a deduplication, which has the key columns only, or when a row expires."""
     known, keys = _state_columns("key", list(each(node.keyExpressions())))
     above = nodes_above(physical, node) if top else []
     state = _removed(TablePlan(keys, (), (None,) * len(keys)), removed, known)
@@ -194,7 +194,7 @@ def _deduplicated(physical: Any, node: Any, removed: Removal | None, *, top: boo
 
 
 def _joined(join: Any, side: str, removed: Removal | None) -> TablePlan:
-    """The state of a side of a join: its rows."""
+    """Return the state of a side of a join: its rows."""
     node = getattr(join, side)()
     output = _stored(list(each(node.output())))
     known, values = _state_columns("value", output)
@@ -205,14 +205,14 @@ def _joined(join: Any, side: str, removed: Removal | None) -> TablePlan:
 
 
 def _removed(state: TablePlan, removed: Removal | None, known: Mapping[int, Expression]) -> TablePlan:
-    """A state with what the watermark removes of it."""
+    """Return a state with what the watermark removes of it."""
     if removed is None:
         return state
     return replace(state, time=_expression(removed.time, known), behind=removed.behind)
 
 
 def _stored(attributes: Iterable[Any]) -> list[Any]:
-    """The columns that a state table has: a void has no column."""
+    """Return the columns that a state table has: a void has no column."""
     return [attribute for attribute in attributes if type_of(attribute) != "void"]
 
 
@@ -229,7 +229,7 @@ def _state_columns(part: str, attributes: Sequence[Any]) -> tuple[dict[int, Expr
 
 
 def nodes_above(physical: Any, node: Any) -> list[Any]:
-    """The nodes above one, from the top down."""
+    """Return the nodes above one, from the top down."""
     path: list[Any] = []
 
     def leads(plan: Any) -> bool:
@@ -246,7 +246,7 @@ def nodes_above(physical: Any, node: Any) -> list[Any]:
 
 
 def _result(state: TablePlan, known: dict[int, Expression], above: Sequence[Any], root: Any) -> TablePlan:
-    """What the nodes above a state make of its columns, which are ``known`` by their numbers."""
+    """Derive result columns from state columns, which are ``known`` by their numbers."""
     where: list[Expression] = []
     needs_spark = None
     for node in reversed(above):
@@ -276,7 +276,7 @@ def _define(known: dict[int, Expression], expressions: Any) -> None:
 
 
 def _is_declarative(function: Any) -> bool:
-    """Whether an aggregate function's value is an expression over its buffers."""
+    """Return whether an aggregate function's value is an expression over its buffers."""
     kind = function.getClass()
     while kind is not None:
         if str(kind.getSimpleName()) == "DeclarativeAggregate":
@@ -286,7 +286,7 @@ def _is_declarative(function: Any) -> bool:
 
 
 def _expression(expression: Any, known: Mapping[int, Expression]) -> Expression:
-    """An expression, with columns replaced by what they are."""
+    """Return an expression, with columns replaced by what they are."""
     nodes = json.loads(str(expression.toJSON()))
     if len(nodes) > _MOST_NODES:
         return {"why": TOO_LONG}
@@ -294,7 +294,7 @@ def _expression(expression: Any, known: Mapping[int, Expression]) -> Expression:
 
 
 def _tree(nodes: Iterator[Mapping[str, Any]], known: Mapping[int, Expression]) -> Expression:
-    """The next expression of a list that Spark has flattened from the top down."""
+    """Return the next expression of a list that Spark has flattened from the top down."""
     node = next(nodes)
     kind = str(node["class"]).rpartition(".")[2]
     arguments = [_tree(nodes, known) for _ in range(int(node["num-children"]))]

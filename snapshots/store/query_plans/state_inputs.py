@@ -1,7 +1,7 @@
-"""What goes into each operator's state: its keys, values and conditions as SQL over the sources' columns.
+"""Inputs of each operator's state: its keys, values and conditions as SQL over the sources' columns.
 
 Read from the optimised plan, in which projections are merged and columns that nobody uses are gone. The names that a
-query gives to columns on the way are replaced by what they stand for, so that a renamed column makes no difference.
+query gives to columns on the way are replaced by their definitions, so that a renamed column makes no difference.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
-from streamstate.snapshots.store.query_plans.plan_record import StateInput
+from streamstate.snapshots.store.query_plans.query_plan import StateInput
 from streamstate.snapshots.store.query_plans.stateful_nodes import JOIN, LIMIT, is_stateful, stateful_nodes
 
 # Nodes that hand on the rows and columns of their child.
@@ -26,19 +26,19 @@ _CHANGING = re.compile(r"#\d+L?|(?<=lambda [a-z])_\d+|@[0-9a-f]+")
 
 
 def state_inputs(jvm: Any, optimized: Any, mode: str) -> tuple[StateInput, ...]:
-    """What goes into the state of each stateful operator, in Spark's numbers: from the top down, left before right."""
+    """Return the input of each stateful operator's state in Spark's order: from the top down, left before right."""
     tracing = _Tracing(scala_object(jvm, "org.apache.spark.sql.catalyst.optimizer.CollapseProject"), mode)
     return tuple(tracing.state_input(node) for node in stateful_nodes(optimized, mode))
 
 
 def watermarks(optimized: Any) -> tuple[str, ...]:
-    """The event-time column and the delay of each watermark."""
+    """Return the event-time column and the delay of each watermark."""
     nodes = [node for node in walk(optimized) if kind_of(node) == "EventTimeWatermark"]
     return tuple(f"{_sql(node.eventTime())}, {node.delay().toString()}" for node in nodes)
 
 
 class _Tracing:
-    """Follows expressions down a plan, to the sources' columns."""
+    """A tracer of expressions down a plan, to the sources' columns."""
 
     def __init__(self, aliases: Any, mode: str) -> None:
         self._aliases = aliases
@@ -75,7 +75,7 @@ class _Tracing:
         return _texts(traced), _texts(where)
 
     def _opaque(self, node: Any) -> list[str]:
-        """A node that expressions are not followed through: its own text, and what reaches it."""
+        """Return a node that expressions are not followed through: its own text, and what reaches it."""
         below = [self._traced(child, each(child.output())) for child in each(node.children())]
         columns = "; ".join(", ".join(texts) for texts, _ in below)
         own = f"{_CHANGING.sub('', str(node.simpleString(_MOST_FIELDS)))} over {columns}"
@@ -83,7 +83,7 @@ class _Tracing:
 
 
 def _expressions(node: Any, kind: str) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The expressions of a node's keys, and of what its state holds."""
+    """Return the expressions of a node's keys, and of what its state holds."""
     if kind == "Aggregate":
         functions = [
             part

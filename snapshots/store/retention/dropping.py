@@ -29,7 +29,7 @@ from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 from streamstate.snapshots.store.entries import Entries, Entry, as_rows
 from streamstate.snapshots.store.keyframes import Keyframe, keyframe_rows
 from streamstate.snapshots.store.layout import MANIFEST, RETENTION, Layout
-from streamstate.snapshots.store.manifest import Manifest, make_manifest, read_entries, with_kept_keyframes
+from streamstate.snapshots.store.manifest import Manifest, read_entries, with_kept_keyframes
 from streamstate.snapshots.store.registry import required_query
 from streamstate.snapshots.store.retention.plan import Plan, Policy, Stays, planned, with_changes, with_rows
 from streamstate.snapshots.store.retention.rewriting import Rewrite, drop
@@ -40,7 +40,7 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class RetentionReport:
-    """What a run of retention did, or would do with ``dry_run``."""
+    """The result of a run of retention, or with ``dry_run`` its forecast."""
 
     query: str
     """The query's name in the store."""
@@ -49,16 +49,16 @@ class RetentionReport:
     dropped: tuple[int, ...]
     """The dropped epochs, ascending."""
     kept: int
-    """How many captured epochs are kept."""
+    """The number of captured epochs that are kept."""
     bytes_freed: int
-    """How much smaller the tables' files are; with ``dry_run`` an upper bound, which counts folded rows as dropped."""
+    """The bytes that are saved; with ``dry_run`` an upper bound, which counts folded rows as dropped."""
     files_deleted: int = 0
     """Files deleted now; files that just left the tables stay on disk for the grace period."""
     dry_run: bool = False
-    """Whether nothing was changed."""
+    """True if nothing was changed."""
 
     def __str__(self) -> str:
-        """A summary in one line."""
+        """Return a summary in one line."""
         verb, most = ("would drop", "at most ") if self.dry_run else ("dropped", "")
         freed = f"{most}{self.bytes_freed / 1e6:,.1f} MB freed"
         return f"{self.query}: {verb} {len(self.dropped):,} epochs, {self.kept:,} kept; {freed}"
@@ -120,7 +120,7 @@ def keep(
     freed, kept, dropped = _run(layout, name, query_id, policy, progress)
     progress("deleting files past their grace period", None)
     tables = {table for entry in kept for table in entry.tables}
-    places = [layout.manifest(name), *(layout.change_log(name, table) for table in sorted(tables))]
+    places = [layout.manifest(name), *(layout.changelog(name, table) for table in sorted(tables))]
     for place in places:
         remember_removed(place, grace)
     deleted = sum(len(sweep(place, grace)) for place in places)
@@ -132,7 +132,7 @@ def keep(
 def _run(
     layout: Layout, name: str, query_id: str, policy: Policy, progress: ProgressCallback
 ) -> tuple[int, Sequence[Entry], Sequence[int]]:
-    """The bytes freed, the kept entries and the dropped epochs."""
+    """Return the bytes freed, the kept entries and the dropped epochs."""
     manifest = Manifest(layout, name)
     for _ in range(_ATTEMPTS):
         manifest.refresh()
@@ -153,18 +153,18 @@ def _run(
 
 
 def _plan(layout: Layout, manifest: Manifest, policy: Policy) -> Plan:
-    """The plan, from the manifest and from the numbers of rows of the keyframes that it names."""
+    """Return the plan, from the manifest and from the numbers of rows of the keyframes that it names."""
     entries: Sequence[Entry] = manifest.entries
     for table in dict.fromkeys(table for entry in entries for table in entry.tables):
         named = {entry.tables[table].keyframe for entry in entries if table in entry.tables}
-        entries = _with_keyframe_rows(layout.change_log(manifest.query, table), entries, table, named)
+        entries = _with_keyframe_rows(layout.changelog(manifest.query, table), entries, table, named)
     return planned(entries, manifest.generation, policy)
 
 
 def _with_keyframe_rows(
     place: Place, entries: Sequence[Entry], table: str, keyframes: Collection[int | None]
 ) -> Sequence[Entry]:
-    """The entries, with the rows of some keyframes counted if the manifest does not have them."""
+    """Return the entries, with the rows of some keyframes counted if the manifest does not have them."""
     wanted = {epoch for epoch in keyframes if epoch is not None}
     unknown = {entry.epoch for entry in entries if table in entry.tables and entry.tables[table].rows is None} & wanted
     log = open_table(place) if unknown else None
@@ -180,35 +180,35 @@ def _write_keyframes(layout: Layout, name: str, query_id: str, plan: Plan, progr
     for table, epochs in plan.keyframes.items():
         for epoch in epochs:
             progress(f"writing the keyframe of {table} at epoch {epoch}", None)
-            keyframe = Keyframe(layout.change_log(name, table), epoch, before[epoch].tables[table])
+            keyframe = Keyframe(layout.changelog(name, table), epoch, before[epoch].tables[table])
             keyframe.write(f"{query_id}/{table}/keyframes")
 
 
 def _rewrites(layout: Layout, name: str, plan: Plan) -> Iterator[tuple[str, Rewrite]]:
-    """The rewriting of each log, if it exists."""
+    """Return the planned rewriting of each log that exists."""
     for table in plan.tables:
-        place = layout.change_log(name, table)
+        place = layout.changelog(name, table)
         log = open_table(place)
         if log is not None:
             yield table, Rewrite.of(TableVersion(place, log), Stays.of(plan.entries, table))
 
 
 def _counted(layout: Layout, name: str, plan: Plan) -> list[Entry]:
-    """The kept entries, with the rows of the new keyframes and the change rows that there are after folding."""
+    """Return the kept entries, with the rows of the new keyframes and the change rows that there are after folding."""
     entries: list[Entry] = list(plan.entries)
     for table, epochs in plan.keyframes.items():
-        entries = [*_with_keyframe_rows(layout.change_log(name, table), entries, table, epochs)]
+        entries = [*_with_keyframe_rows(layout.changelog(name, table), entries, table, epochs)]
     for table, rewrite in _rewrites(layout, name, plan):
         entries = with_changes(entries, table, rewrite.counts())
     return entries
 
 
 def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: Plan) -> bool:
-    """The commit that drops the epochs; False if another run of retention came first."""
+    """Commit the manifest without the dropped epochs; return False if another run of retention came first."""
     place = layout.manifest(name)
     replaced: list[Committed] = []
 
-    def write(table: DeltaTable, _stands: int) -> list[DataFile]:
+    def write(table: DeltaTable, _committed: int) -> list[DataFile]:
         version = TableVersion(place, table)
         replaced[:] = version.files("epoch")
         newest = max(entry.epoch for entry in plan.before)
@@ -217,7 +217,6 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
         rows = pa.concat_tables([kept, as_rows(with_kept_keyframes(added, Entries(kept)))])
         return write_file(place, MANIFEST, rows)
 
-    make_manifest(place)  # one from an earlier version of streamstate lacks columns of the rows
     stood = commit_once(
         place,
         RETENTION,
@@ -230,19 +229,19 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
 
 
 def _finish(layout: Layout, manifest: Manifest, tables: Sequence[str], progress: ProgressCallback) -> int:
-    """The last commits: rewrite each log to what the manifest says; returns how many bytes that freed."""
+    """Rewrite each log to what the manifest says; return the number of bytes freed."""
     if not manifest.generation:
         return 0
     freed = 0
     for table in dict.fromkeys([*tables, *(table for entry in manifest.entries for table in entry.tables)]):
         progress(f"rewriting {table}", None)
         stays = Stays.of(manifest.entries, table)
-        freed += drop(layout.change_log(manifest.query, table), manifest.generation, stays)
+        freed += drop(layout.changelog(manifest.query, table), manifest.generation, stays)
     return freed
 
 
 def _dry_run(layout: Layout, name: str, policy: Policy) -> RetentionReport:
-    """What a run would do; it counts a file's bytes in proportion to its rows of dropped epochs."""
+    """Forecast a run; a file's bytes count in proportion to its rows of dropped epochs."""
     manifest = Manifest(layout, name)
     manifest.refresh()
     plan = _plan(layout, manifest, policy)
@@ -268,7 +267,7 @@ def _option(since: object) -> str:
 
 
 def _moment(since: datetime | timedelta | str) -> datetime:
-    """The time since which epochs are kept."""
+    """Return the time since which epochs are kept."""
     span = duration(since) if isinstance(since, str) else since
     if isinstance(span, timedelta):
         return datetime.now(UTC) - positive_duration(span, _option(since))

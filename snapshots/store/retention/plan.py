@@ -1,4 +1,4 @@
-"""Which epochs retention keeps, and their manifest entries afterwards."""
+"""The epochs that retention keeps, and their manifest entries afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALLEST_KEYFRAME = 50_000
 
 @dataclass(frozen=True)
 class Policy:
-    """What to keep. An epoch is dropped only if no rule keeps it; the newest captured one is always kept."""
+    """Rules of retention. An epoch is dropped only if no rule keeps it; the newest captured one is always kept."""
 
     last: int | None = None
     """Keep this many of the newest captured epochs."""
@@ -26,7 +26,7 @@ class Policy:
     """Of the others, keep the first captured in each interval of this many epochs (for 10: 0, 10, 20, …)."""
 
     def kept(self, entries: Sequence[Entry]) -> set[int]:
-        """The epochs to keep."""
+        """Return the epochs to keep."""
         captured = [entry for entry in entries if entry.captured]
         kept = {entry.epoch for entry in captured[-(self.last or 1) :]}
         if self.since is not None:
@@ -42,7 +42,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Stays:
-    """What retention keeps of one state table's log, according to the manifest."""
+    """The part of one state table's log that retention keeps, according to the manifest."""
 
     epochs: tuple[int, ...]
     """The kept epochs that have the table, ascending."""
@@ -55,7 +55,7 @@ class Stays:
 
     @classmethod
     def of(cls, entries: Sequence[Entry], table: str) -> Stays:
-        """What a manifest says of one table."""
+        """Return the manifest's facts of one table."""
         found = list(placed(entries, table))
         return cls(
             tuple(entry.epoch for entry, _ in found),
@@ -67,7 +67,7 @@ class Stays:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one run of retention does."""
+    """The plan of one run of retention."""
 
     generation: int
     """The number of the run, from 1."""
@@ -84,7 +84,7 @@ class Plan:
 
 
 def planned(entries: Sequence[Entry], generation: int, policy: Policy) -> Plan:
-    """What the next run of retention does to a manifest that has been through ``generation`` runs."""
+    """Plan the next run of retention for a manifest that has been through ``generation`` runs."""
     kept = policy.kept(entries)
     first = min(kept, default=0)
     kept_entries = [entry for entry in entries if entry.epoch in kept or (not entry.captured and entry.epoch > first)]
@@ -97,7 +97,7 @@ def planned(entries: Sequence[Entry], generation: int, policy: Policy) -> Plan:
 
 
 def placed(entries: Sequence[Entry], table: str) -> Iterator[tuple[Entry, bool]]:
-    """The captured entries that have a table, and whether each is its first or the first after a gap."""
+    """Return the captured entries that have a table, and whether each is its first or the first after a gap."""
     begins = True
     for entry in entries:
         if not entry.captured:
@@ -108,7 +108,7 @@ def placed(entries: Sequence[Entry], table: str) -> Iterator[tuple[Entry, bool]]
 
 
 def _repointed(kept: Sequence[Entry], before: Sequence[Entry], table: str) -> tuple[list[Entry], tuple[int, ...]]:
-    """The entries, reading one table from kept keyframes, and which of these keyframes have to be written."""
+    """Return the entries, reading one table from kept keyframes, and which of these keyframes have to be written."""
     present = {entry.epoch for entry in kept if table in entry.tables}
     born = next((entry.epoch for entry in before if table in entry.tables), None)
     changes = _changes_by_kept(before, sorted(present), table)
@@ -163,14 +163,14 @@ def _changes_by_kept(before: Sequence[Entry], kept: Sequence[int], table: str) -
 
 
 def _with(entry: Entry, table: str, **facts: Any) -> Entry:
-    """The entry with other facts of a table, if it has the table."""
+    """Return the entry with other facts of a table, if it has the table."""
     if table not in entry.tables:
         return entry
     return replace(entry, tables={**entry.tables, table: replace(entry.tables[table], **facts)})
 
 
 def with_rows(entries: Sequence[Entry], table: str, counts: Mapping[int, int]) -> list[Entry]:
-    """The entries, with the numbers of live rows that are known of some epochs where the manifest has none."""
+    """Return the entries, with the numbers of live rows that are known of some epochs where the manifest has none."""
     return [
         _with(entry, table, rows=counts[entry.epoch])
         if entry.epoch in counts and table in entry.tables and entry.tables[table].rows is None
@@ -180,5 +180,5 @@ def with_rows(entries: Sequence[Entry], table: str, counts: Mapping[int, int]) -
 
 
 def with_changes(entries: Sequence[Entry], table: str, counts: Mapping[int, int]) -> list[Entry]:
-    """The entries, with the number of rows that some of them have in a table's log after folding."""
+    """Return the entries, with the number of rows that some of them have in a table's log after folding."""
     return [_with(entry, table, changes=counts[entry.epoch]) if entry.epoch in counts else entry for entry in entries]

@@ -1,4 +1,4 @@
-"""Rewriting a changelog so that it holds the epochs that retention keeps and nothing else.
+"""Rewriting a change log so that it holds the epochs that retention keeps and nothing else.
 
 The changes between two kept epochs are folded into the later one: the last row of each key counts, and a key that came
 and went in between vanishes. An epoch at which the log begins, or begins again after a gap, is a keyframe: it replaces
@@ -55,7 +55,7 @@ class Folding:
     region: Region
 
     def counts(self) -> dict[int, int]:
-        """How many rows each epoch of the region has afterwards."""
+        """Return the number of rows that each epoch of the region has afterwards."""
         within = [epoch for epoch in self.stays.epochs if self.region.lower < epoch <= self.region.last]
         with self._winners() as database:
             found = dict(database.sql("SELECT _kept, count(*) FROM winners GROUP BY ALL").fetchall())
@@ -104,7 +104,7 @@ class Folding:
         return None if self.region.after is None else self.stays.keyframes[self.region.after]
 
     def _feed(self, columns: list[str]) -> pa.RecordBatchReader:
-        """The state before the region, its changes, and the keyframes at which the log begins again within it."""
+        """Return the state before the region, its changes, and keyframes at which the log begins again within it."""
         epoch, change = pc.field(EPOCH), pc.field(CHANGE)
         inner = [epoch for epoch in self.stays.starts if self.region.lower < epoch <= self.region.last]
         keyframes = [*inner, *([] if self._basis is None else [self._basis])]
@@ -152,12 +152,12 @@ class Rewrite:
         return cls(version, stays, tuple(chosen), region)
 
     def counts(self) -> dict[int, int]:
-        """How many rows the folded epochs have afterwards; 0 for those at which the log begins."""
+        """Return the number of rows that the folded epochs have afterwards; 0 for those at which the log begins."""
         folded = {} if self.region is None else Folding(self.version, self.stays, self.region).counts()
         return folded | dict.fromkeys(self.stays.starts, 0)
 
     def bytes_going(self) -> float:
-        """The files' bytes, in proportion to their rows of dropped epochs."""
+        """Return the files' bytes, in proportion to their rows of dropped epochs."""
         dropped, size = _goes(self.stays), 0.0
         for file in self.files:
             rows = sum(batch.num_rows for batch in self.version.scan_files([file], columns=[EPOCH], where=dropped))
@@ -165,7 +165,7 @@ class Rewrite:
         return size
 
     def write(self) -> list[DataFile]:
-        """The kept rows, as new files in the order of their epochs."""
+        """Write the kept rows as new files in the order of their epochs."""
         version, where = self.version, self._copied()
         if self.region is None:
             return write_file(version.place, version.schema, version.scan_files(self.files, where=where))
@@ -178,7 +178,7 @@ class Rewrite:
         return written + write_file(version.place, version.schema, later)
 
     def _copied(self) -> pc.Expression:
-        """Rows to copy unchanged: those of kept epochs that are not folded, and those of captures under way."""
+        """Return rows to copy unchanged: those of kept epochs that are not folded, and those of captures under way."""
         epoch, change = pc.field(EPOCH), pc.field(CHANGE)
         stays = epoch.isin(pa.array(self.stays.epochs, pa.int64()))
         begins = epoch.isin(pa.array(sorted(self.stays.starts), pa.int64()))
@@ -225,7 +225,7 @@ def drop(place: Place, generation: int, stays: Stays) -> int:
 
 
 def _may_hold_dropped(file: Committed, stays: Stays) -> bool:
-    """Whether a file may have rows to drop, according to the log's statistics."""
+    """Return whether a file may have rows to drop, according to the log's statistics."""
     if file.least is None or file.most is None:
         return True
     if file.least > stays.newest:
@@ -238,13 +238,13 @@ def _may_hold_dropped(file: Committed, stays: Stays) -> bool:
 
 
 def _dropped_in(version: TableVersion, file: Committed, stays: Stays) -> set[int]:
-    """The epochs of which a file has rows to drop."""
+    """Return the epochs of which a file has rows to drop."""
     batches = version.scan_files([file], columns=[EPOCH], where=_goes(stays))
     return {number for batch in batches for number in pc.unique(batch[EPOCH]).to_pylist()}
 
 
 def _goes(stays: Stays) -> pc.Expression:
-    """The rows to drop: those of dropped epochs, and the changes of epochs at which the log begins."""
+    """Return the rows to drop: those of dropped epochs, and the changes of epochs at which the log begins."""
     epoch, change = pc.field(EPOCH), pc.field(CHANGE)
     stay = epoch.isin(pa.array(stays.epochs, pa.int64()))
     begins = epoch.isin(pa.array(sorted(stays.starts), pa.int64()))
@@ -252,7 +252,7 @@ def _goes(stays: Stays) -> pc.Expression:
 
 
 def _region(dirty: Sequence[int], stays: Stays) -> Region | None:
-    """The epochs into which dropped ones are folded; None if all dropped ones are before the log's new beginning."""
+    """Return the epochs into which dropped ones are folded; None if all are before the log's new beginning."""
     into = [stays.epochs[at] for epoch in dirty if (at := bisect_left(stays.epochs, epoch)) < len(stays.epochs)]
     into = [epoch for epoch in into if epoch not in stays.starts]
     if not into:

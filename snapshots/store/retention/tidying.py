@@ -10,8 +10,7 @@ from pathlib import Path
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.delta import Place, open_table
-from streamstate.snapshots.store.delta.maintenance import compact as compact_table
-from streamstate.snapshots.store.delta.maintenance import sweep
+from streamstate.snapshots.store.delta.maintenance import merge_small_files, sweep
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
@@ -21,7 +20,7 @@ from streamstate.snapshots.store.registry import required_query
 
 @dataclass(frozen=True)
 class CompactedTable:
-    """What was done to one Delta table."""
+    """The result of tidying one Delta table."""
 
     table: str
     """Its folder in the query's folder."""
@@ -68,13 +67,13 @@ def compact(
     manifest.refresh()
     tables = dict.fromkeys(table for entry in manifest.entries for table in entry.tables)
     report = progress or silent
-    manifests = partial(compact_table, by="epoch")
+    manifests = partial(merge_small_files, by="epoch")
     tidied = [_tidied(layout.manifest(name), "_epochs", "epoch", manifests, report)]
-    return tidied + [_tidied(layout.change_log(name, table), table, EPOCH, _in_order, report) for table in tables]
+    return tidied + [_tidied(layout.changelog(name, table), table, EPOCH, _in_order, report) for table in tables]
 
 
 def _in_order(log: Place) -> int:
-    """Merge the small files of a changelog, and sort the others."""
+    """Merge the small files of a change log, and sort the others."""
     return merge_log(log) + sort_log(log)
 
 
@@ -89,6 +88,6 @@ def _tidied(
 
 
 def _sizes(place: Place, by: str) -> list[int]:
-    """The size in bytes of each file of the newest version."""
+    """Return the size in bytes of each file of the newest version."""
     table = open_table(place)
     return [] if table is None else [file.size for file in TableVersion(place, table).files(by)]

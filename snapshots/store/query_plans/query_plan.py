@@ -39,12 +39,12 @@ class PlannedColumn:
     name: str
     type: SparkType
     expression: Expression = field(default_factory=dict, hash=False)
-    """What it is computed from; empty for a state column."""
+    """The expression that computes it; empty for a state column."""
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """How the rows of one state table become rows of a result."""
+    """The expressions that turn the rows of one state table into rows of a result."""
 
     keys: tuple[PlannedColumn, ...] | None
     """The state's key columns in the order on disk; None if the expressions use none of them."""
@@ -57,25 +57,25 @@ class TablePlan:
     where: tuple[Expression, ...] = field(default=(), hash=False)
     """Conditions; rows that do not meet them are not in the result."""
     needs_spark: str | None = None
-    """Why the result is more than a row for each row of the state, such as a join with another table; else None."""
+    """The reason why the result is more than a row for each row of the state, such as a join; else None."""
     ansi: bool = True
-    """Whether the query ran in Spark's ANSI mode, in which an integer that overflows is an error."""
+    """True if the query ran in Spark's ANSI mode, in which an integer that overflows is an error."""
     time: Expression | None = field(default=None, compare=False)
     """A row's event time, over the state's columns: once the watermark has passed it, Spark removes the row. None if
-    the watermark removes no row; always None in older records."""
+    the watermark removes no row."""
     behind: int = field(default=0, compare=False)
     """By how many microseconds the watermark has to be past that time."""
 
     @property
     def is_renamed_state(self) -> bool:
-        """Whether the result has the state's rows, and columns of the state under other names."""
+        """True if the result has the state's rows, and columns of the state under other names."""
         renamed = all(column.expression.get("is") == "State" for column in self.columns)
         return renamed and not self.where and self.needs_spark is None
 
 
 @dataclass(frozen=True)
 class StateInput:
-    """What goes into the state of one operator, as SQL over the sources' columns."""
+    """The input of one operator's state, as SQL over the sources' columns."""
 
     operator: str
     """Spark's name of the operator's logical node, such as ``Aggregate``."""
@@ -84,7 +84,7 @@ class StateInput:
     values: tuple[str, ...]
     """Aggregate functions; for a join, its type, its condition and the columns of both sides."""
     conditions: tuple[str, ...]
-    """What decides which rows reach the operator: filters, and operations that make other rows of the sources'."""
+    """The conditions under which rows reach the operator: filters, and operations that make other rows."""
 
 
 @dataclass(frozen=True)
@@ -125,21 +125,21 @@ class QueryPlan:
     tables: Mapping[str, TablePlan]
     """By state table. Tables of processors, whose columns already are the user's own, are left out."""
     fingerprint: str = ""
-    """A hash of the whole plan's text, with filters and expressions below the state; empty in older records."""
+    """A hash of the whole plan's text, with filters and expressions below the state."""
 
     inputs: tuple[StateInput, ...] | None = None
-    """What goes into the state, by operator; None in older records."""
+    """The inputs of the state, by operator; None if they are not known."""
     watermarks: tuple[str, ...] = ()
     """The event-time column and the delay of each watermark."""
     operators: tuple[OperatorPlan, ...] | None = None
-    """The stateful operators in Spark's numbers; None in older records."""
+    """The stateful operators in Spark's numbers."""
     event_times: tuple[EventTime, ...] = ()
-    """The watermarks, with their sources; empty in older records."""
+    """The watermarks, with their sources."""
     watermark_policy: str = field(default="min", compare=False)
     """The choice among several watermarks: ``min`` or ``max``."""
 
     def is_like(self, recorded: QueryPlan) -> bool:
-        """Whether it is a recorded plan, as far as the record says."""
+        """Return whether it is the same as a stored plan, in everything that the stored one has."""
         if not recorded.fingerprint:
             recorded = replace(recorded, fingerprint=self.fingerprint)
         if recorded.inputs is None:
@@ -149,7 +149,7 @@ class QueryPlan:
         return self == recorded
 
     def to_json(self) -> str:
-        """The record as text; equal plans have equal texts.
+        """Return the record as text; equal plans have equal texts.
 
         Raises:
             QueryError: it would be too long to be read again.
@@ -248,7 +248,7 @@ def _check_text(data: Any) -> None:
 
 
 def limited(tree: Expression) -> Expression:
-    """The expression, or the reason why it is left out: it is nested too deeply, or has too many parts."""
+    """Return the expression, or the reason why it is left out: it is nested too deeply, or has too many parts."""
     level, known = [tree], 0
     for _ in range(_DEEPEST):
         known += len(level)
@@ -261,7 +261,7 @@ def limited(tree: Expression) -> Expression:
 
 
 def reasons(tree: Expression) -> Iterator[str]:
-    """Why parts of an expression are not there."""
+    """Return the reasons for the parts that an expression lacks."""
     if "why" in tree:
         yield str(tree["why"])[:_LONGEST_REASON]
     for argument in tree.get("of", ()):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
+from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,7 @@ _MOST = 8
 
 
 @dataclass(frozen=True)
-class PlannedQuery:
+class LivePlan:
     """A query that Spark has planned here."""
 
     spark: SparkSession
@@ -28,18 +28,18 @@ class PlannedQuery:
     plan: QueryPlan
 
 
-_planned: dict[tuple[str, str], list[PlannedQuery]] = {}
+_planned: dict[tuple[str, str], list[LivePlan]] = {}
 
 
-def remember(layout: Layout, query: str, planned: PlannedQuery) -> None:
+def remember(layout: Layout, query: str, planned: LivePlan) -> None:
     """Keep the plan of a query of a store for as long as the process lives; of many, the newest."""
     known = _planned.setdefault((layout.root, query), [])
     known.append(planned)
     del known[:-_MOST]
 
 
-def planned_here(layout: Layout, query: str, plan: QueryPlan | None) -> PlannedQuery | None:
-    """The newest plan of a query in a session that still runs: the recorded one, if a plan is given."""
+def live_plan(layout: Layout, query: str, plan: QueryPlan | None) -> LivePlan | None:
+    """Return the newest plan of a query in a session that still runs: the recorded one, if a plan is given."""
     for planned in reversed(_planned.get((layout.root, query), [])):
         runs = planned.spark.sparkContext._jsc is not None
         if runs and (plan is None or planned.plan.is_like(plan)):

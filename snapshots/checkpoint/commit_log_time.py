@@ -1,4 +1,4 @@
-"""Whether a checkpoint's commit log may have new epochs, without listing it."""
+"""A quick check for new epochs in a checkpoint's commit log, without listing it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _TIME_TICK = timedelta(seconds=0.05)
 
 
-class FolderTime:
-    """When the folder of a checkpoint's commit log was modified, which is quicker to find out than to list it."""
+class CommitLogTime:
+    """The modification time of a commit log's folder, which is quicker to find than a list of its files."""
 
     def __init__(self, checkpoint: CheckpointFiles) -> None:
         self._checkpoint = checkpoint
@@ -28,7 +28,7 @@ class FolderTime:
         self._settled = self._modified is not None and datetime.now(UTC) - self._modified > _TIME_TICK
 
     def unchanged(self, trust: float) -> bool:
-        """Whether the folder has not been modified since, which is not taken for granted for longer than so long."""
+        """Return whether the folder has not been modified since; False once ``trust`` seconds have passed."""
         return (
             self._settled
             and time.monotonic() - self._looked < trust

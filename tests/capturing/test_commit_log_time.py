@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.folder_time import FolderTime
+from streamstate.snapshots.checkpoint.commit_log_time import CommitLogTime
 
 LONG = 1000.0
 
@@ -24,12 +24,12 @@ def commits(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def log(commits: Path) -> FolderTime:
+def log(commits: Path) -> CommitLogTime:
     """Looks at the folder; nobody has looked yet."""
-    return FolderTime(CheckpointFiles(commits.parent))
+    return CommitLogTime(CheckpointFiles(commits.parent))
 
 
-def test_a_folder_is_as_it_was_until_a_file_comes(log: FolderTime, commits: Path) -> None:
+def test_a_folder_is_as_it_was_until_a_file_comes(log: CommitLogTime, commits: Path) -> None:
     """Before the first look, nothing is known."""
     assert not log.unchanged(LONG)
     log.looked()
@@ -38,14 +38,14 @@ def test_a_folder_is_as_it_was_until_a_file_comes(log: FolderTime, commits: Path
     assert not log.unchanged(LONG)
 
 
-def test_a_folder_that_changed_just_now_may_change_again(log: FolderTime, commits: Path) -> None:
+def test_a_folder_that_changed_just_now_may_change_again(log: CommitLogTime, commits: Path) -> None:
     """Its time may be the same then."""
     (commits / "0").touch()
     log.looked()
     assert not log.unchanged(LONG)
 
 
-def test_the_time_is_not_trusted_for_long(log: FolderTime) -> None:
+def test_the_time_is_not_trusted_for_long(log: CommitLogTime) -> None:
     """Not every file system tells it."""
     log.looked()
     assert not log.unchanged(0.0)
@@ -54,6 +54,6 @@ def test_the_time_is_not_trusted_for_long(log: FolderTime) -> None:
 def test_a_log_that_has_no_folder_is_always_listed(tmp_path: Path) -> None:
     """It may come, and an object store has no folders."""
     for path in (str(tmp_path / "none"), "s3://bucket/none"):
-        log = FolderTime(CheckpointFiles(path))
+        log = CommitLogTime(CheckpointFiles(path))
         log.looked()
         assert not log.unchanged(LONG)

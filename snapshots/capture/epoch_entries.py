@@ -1,0 +1,128 @@
+"""The manifest's entries of captured epochs, from the checkpoint and from Spark's progress."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from streamstate.snapshots.capture.plan import PassPlan
+from streamstate.snapshots.checkpoint.commit_times import CommitTimes
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch
+from streamstate.snapshots.spark.state_reader import StateReader
+from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.layout import CAPTURED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# How long Spark may take to report an epoch that it has committed.
+_PROGRESS_WAIT = timedelta(seconds=0.5)
+
+
+@dataclass(frozen=True)
+class BatchProgress:
+    """The facts of an epoch that only Spark's progress event has.
+
+    Spark keeps these events only for queries of this process, and only of their last hundred epochs.
+    """
+
+    run_id: str
+    input_rows: int
+
+
+@dataclass
+class EpochEntries:
+    """A maker of the manifest's entries of one query's epochs."""
+
+    reader: StateReader
+    known_progress: dict[int, BatchProgress]
+    """Progress of epochs whose query has ended, so that Spark no longer reports it."""
+
+    def of(
+        self, plan: PassPlan, tables: Mapping[int, dict[str, TableEntry]], sources: str | None, *, forked: bool
+    ) -> list[Entry]:
+        """Return the entries of a plan's gaps and epochs.
+
+        Args:
+            plan: the plan.
+            tables: by epoch, what was written of each state table.
+            sources: the progress of the sources before the plan's epochs, as the manifest has it.
+            forked: whether the checkpoint is a fork's.
+        """
+        entries = [Entry.gap(epoch) for epoch in plan.gaps]
+        progress = self.known_progress | self._progress(plan.epochs)
+        times = CommitTimes(self.reader.checkpoint, forked=forked)
+        for epoch in plan.epochs:
+            entry = self._entry(epoch, tables[epoch], progress.get(epoch), sources)
+            sources = entry.sources or sources
+            committed_at, time_source = times.of(epoch)
+            entries.append(replace(entry, committed_at=committed_at, time_source=time_source, mode=times.mode(epoch)))
+        return entries
+
+    def _progress(self, epochs: Sequence[int]) -> dict[int, BatchProgress]:
+        """Spark's progress of the epochs; it reports an epoch a little after it has committed it."""
+        committed_at = self.reader.checkpoint.committed_at(epochs[-1])
+        while True:
+            newest, progress = _progress_of(self.reader.running, self.reader.checkpoint.query_id, epochs)
+            if newest is None or newest >= epochs[-1] or committed_at is None:
+                return progress
+            if datetime.now(UTC) - committed_at > _PROGRESS_WAIT:
+                return progress
+            time.sleep(0.01)
+
+    def _entry(
+        self, epoch: int, tables: dict[str, TableEntry], progress: BatchProgress | None, sources: str | None
+    ) -> Entry:
+        planned = self.reader.checkpoint.planned(epoch)
+        return Entry(
+            epoch,
+            CAPTURED,
+            run_id=progress.run_id if progress else None,
+            offsets=_offsets_json(planned) if planned else None,
+            watermark=planned.watermark if planned else None,
+            input_rows=progress.input_rows if progress else None,
+            tables=tables,
+            sources=self.reader.checkpoint.sources(planned, sources) if planned else None,
+            began_at=planned.began_at if planned else None,
+            next_watermark=self.reader.checkpoint.next_watermark_at(epoch),
+        )
+
+
+def _progress_of(
+    spark: SparkSession | None, query_id: str, epochs: Collection[int]
+) -> tuple[int | None, dict[int, BatchProgress]]:
+    """Return the newest epoch that Spark has reported, if the query runs here, and its progress of some epochs."""
+    active = spark.streams.active if spark else []
+    query = next((query for query in active if str(query.id) == query_id), None)
+    if query is None:
+        return None, {}
+    newest = -1
+    events: dict[int, BatchProgress] = {}
+    # Through the JVM's own objects: pyspark would parse all hundred events to get the newest few.
+    for event in reversed(list(query._jsq.recentProgress())):
+        epoch = int(event.batchId())
+        newest = max(newest, epoch)
+        if epoch < min(epochs):
+            break
+        # A query that waits for data reports the coming epoch's number and no input.
+        if epoch in epochs and event.durationMs().containsKey("addBatch"):
+            events[epoch] = BatchProgress(str(event.runId()), int(event.numInputRows()))
+    return newest, events
+
+
+def _offsets_json(planned: PlannedEpoch) -> str:
+    """Return the sources' offsets as a JSON array, or as an object by name; an offset that is not JSON stays text."""
+    if planned.names:
+        return json.dumps(dict(zip(planned.names, map(_parsed, planned.offsets), strict=True)))
+    return json.dumps([*map(_parsed, planned.offsets)])
+
+
+def _parsed(offset: str | None) -> Any:
+    try:
+        return None if offset is None else json.loads(offset)
+    except ValueError:
+        return offset
