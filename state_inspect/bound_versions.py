@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from streamstate.snapshots.checkpoint.bindings import Version, binding_in_manifest
 from streamstate.snapshots.store.entries import Entries
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class BoundFrom:
 class BoundVersions:
     """Reads the binding of each captured epoch once. Not for several threads at a time."""
 
-    def __init__(self, query: RecordedQuery) -> None:
+    def __init__(self, query: CapturedQuery) -> None:
         self._query = query
         self._begins: object = None
         self._read = 0

@@ -14,12 +14,12 @@ from streamstate.state_inspect.rows import python_values
 from streamstate.state_inspect.values import plain
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect.recorded_query import RecordedQuery
+    from streamstate.state_inspect.captured_query import CapturedQuery
 
 _EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def expiry_columns(query: RecordedQuery, table: str) -> frozenset[str]:
+def expiry_columns(query: CapturedQuery, table: str) -> frozenset[str]:
     """Return the columns of a table with the time at which a row expires, in milliseconds since 1970.
 
     A column of the same name that a user has made is none.

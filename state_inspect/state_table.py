@@ -15,12 +15,12 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.state_inspect.analytics.columns import column_histogram, column_summary
 from streamstate.state_inspect.analytics.skew import grouping, heavy_keys, partition_skew
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.frames import to_pandas, to_polars
-from streamstate.state_inspect.keys import Keys, rows_of
-from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.keys.key_rows import Keys, rows_of_keys
+from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.sql.condition_policy import CheckedCondition, checked_condition
-from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.index import Index, as_arrow
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.row_counts import rows_at
@@ -187,7 +187,7 @@ class StateTable:
 
     def lookup_many_arrow(self, keys: Keys) -> pa.Table:
         """As :meth:`lookup_many`, with the column types on disk."""
-        return self._typed(rows_of(self.table_key.many(keys), self._index, self._table, self.epoch))
+        return self._typed(rows_of_keys(self.table_key.many(keys), self._index, self._table, self.epoch))
 
     def summary(self) -> pd.DataFrame:
         """Statistics of each column, one row per column, keys first.

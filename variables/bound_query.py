@@ -19,7 +19,7 @@ from streamstate.snapshots.store.query_plans.plan_sources import source_name
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
 from streamstate.variables.declaring import declared_variable
-from streamstate.variables.in_tasks import Run, is_local
+from streamstate.variables.in_tasks import QueryRun, is_local
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.source import (
     BRANCHES,
@@ -154,7 +154,7 @@ def bound_run(frame: DataFrame, checkpoint: str) -> Iterator[None]:
     reached = address if near or "://" in address else _served(address, spark, checkpoint)
     bindings = "" if near and local_path(checkpoint) is not None else _served(address, spark, checkpoint)
     before = context.getLocalProperty(RUN)
-    told = Run(_plain(checkpoint), query, run, reached, bindings, tuple(names), tuple(names.values()))
+    told = QueryRun(_plain(checkpoint), query, run, reached, bindings, tuple(names), tuple(names.values()))
     context.setLocalProperty(RUN, told.text())
     try:
         yield

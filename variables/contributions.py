@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from streamstate.errors import VariableError
-from streamstate.variables.transports.transport import Transport, number_in, numbers
+from streamstate.variables.transports.transport import Transport, number_in, numbers_among
 from streamstate.variables.version_bytes import decoded_contribution
 from streamstate.variables.version_log import VersionLog
 
@@ -84,7 +84,7 @@ def begin_run(transport: Transport, query: str, committed: int) -> int:
     """
     group = _runs_group(query)
     while True:
-        known = sorted(numbers(transport.names(group)))
+        known = sorted(numbers_among(transport.names(group)))
         run = (known[-1] if known else -1) + 1
         if transport.add(group, str(run), str(committed).encode()):
             # A run that committed nothing is not asked for.
@@ -96,7 +96,7 @@ def begin_run(transport: Transport, query: str, committed: int) -> int:
 def run_of(transport: Transport, query: str, epoch: int) -> int:
     """The run that committed an epoch: the last one that began before the epoch was committed."""
     group = _runs_group(query)
-    for run in sorted(numbers(transport.names(group)), reverse=True):
+    for run in sorted(numbers_among(transport.names(group)), reverse=True):
         began_after = transport.get(group, str(run))
         if began_after is not None and number_in(began_after, transport, f"the run {run} of a query") < epoch:
             return run

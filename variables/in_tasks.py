@@ -32,7 +32,7 @@ from streamstate.variables.version_log import VersionLog
 
 
 @dataclass(frozen=True)
-class Run:
+class QueryRun:
     """A run of a query that uses shared variables, as its tasks know it.
 
     Attributes:
@@ -61,7 +61,7 @@ class Run:
 
     @classmethod
     @functools.lru_cache(maxsize=16)
-    def of(cls, text: str) -> Run:
+    def of(cls, text: str) -> QueryRun:
         """The run that a local property tells of."""
         known = json.loads(text)
         return cls(**known | {name: tuple(known.get(name, ())) for name in ("variables", "keys")})
@@ -72,7 +72,7 @@ class Run:
 
 
 @functools.lru_cache(maxsize=64)
-def _binding(run: Run, epoch: int) -> Binding:
+def _binding(run: QueryRun, epoch: int) -> Binding:
     if run.bound:
         return Binding.of_offset(json.loads(run.bound))
     if run.bindings:
@@ -97,7 +97,7 @@ class Here:
         retried: whether the task was attempted before.
     """
 
-    run: Run
+    run: QueryRun
     epoch: int
     partition: int = -1
     attempt: int = -1
@@ -120,12 +120,12 @@ def here() -> Here | None:
                 "Start the query with ss.start(frame, name, store, shared=('limit',)) or %%stream NAME --shared limit."
             )
         attempt, retried = context.taskAttemptId(), context.attemptNumber() > 0
-        return Here(Run.of(text), int(epoch), context.partitionId(), attempt, context.stageId(), retried)
+        return Here(QueryRun.of(text), int(epoch), context.partitionId(), attempt, context.stageId(), retried)
     session = SparkContext._active_spark_context
     if session is None or _in_main_thread():
         return None
     text, epoch = session.getLocalProperty(RUN), session.getLocalProperty(EPOCH)
-    return None if not text or not epoch else Here(Run.of(text), int(epoch))
+    return None if not text or not epoch else Here(QueryRun.of(text), int(epoch))
 
 
 def is_local(context: SparkContext) -> bool:
@@ -169,7 +169,7 @@ def _task(query: str = "") -> _Task:
     return _tasks.setdefault(query, _Task())
 
 
-def read(declaration: Declaration, at: Here) -> Any:
+def read_in_task(declaration: Declaration, at: Here) -> Any:
     """A variable's value in the epoch of a task."""
     key = (at.run.query, at.run.number, at.epoch)
     known = _values.get(key)
@@ -179,7 +179,7 @@ def read(declaration: Declaration, at: Here) -> Any:
         known = _values[key] = {}
     if declaration.name in known:
         return known[declaration.name]
-    version = version_of(declaration, at)
+    version = version_in_epoch(declaration, at)
     if version.number is None:
         log = log_of(declaration, at.run.transport, "")
         return log.value(log.head())
@@ -188,7 +188,7 @@ def read(declaration: Declaration, at: Here) -> Any:
     return value
 
 
-def version_of(declaration: Declaration, at: Here) -> Version:
+def version_in_epoch(declaration: Declaration, at: Here) -> Version:
     """Which version of a variable the epoch of a task sees."""
     name = declaration.name
     if name not in at.run.variables:
@@ -221,7 +221,7 @@ def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
 def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator: str, *, reported: bool) -> None:
     """Add a contribution to what the task has collected; ``reported``: whether the task's end stages it."""
     if declaration.name not in at.run.variables:
-        version_of(declaration, at)  # raises
+        version_in_epoch(declaration, at)  # raises
     task = _task_at(at)
     if task.at != at:
         task.collected.clear()  # a task that failed left it

@@ -167,12 +167,12 @@ def _checked(function: Callable[[Any, Any], Any], type_: DeclaredType, name: str
             raise InvalidArgumentError(f"The merge of {name} fails for {a!r} and {b!r}: {error!r}.") from error
         if ab is None or left is None:
             raise InvalidArgumentError(f"Invalid result None of merge({a!r}, {b!r}): {what}.")
-        if not same(ab, ba):
+        if not equal_values(ab, ba):
             raise InvalidArgumentError(
                 f"The merge of {name} is not commutative: merge({a!r}, {b!r}) is {ab!r}, the other way round {ba!r}.\n"
                 "Contributions arrive in no particular order."
             )
-        if not same(left, right):
+        if not equal_values(left, right):
             raise InvalidArgumentError(
                 f"The merge of {name} is not associative: for {a!r}, {b!r} and {c!r} it makes {left!r} or {right!r}.\n"
                 "Contributions are merged in groups of any size."
@@ -180,12 +180,12 @@ def _checked(function: Callable[[Any, Any], Any], type_: DeclaredType, name: str
     return Merge(f"custom:{getattr(function, '__name__', 'merge')}", type_, function)
 
 
-def same(a: Any, b: Any) -> bool:
+def equal_values(a: Any, b: Any) -> bool:
     """Whether two values are equal, floating-point numbers but for rounding."""
     if isinstance(a, float) and isinstance(b, float):
         return a == b or abs(a - b) <= 1e-9 * max(abs(a), abs(b))
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+        return a.keys() == b.keys() and all(equal_values(a[key], b[key]) for key in a)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(equal_values, a, b))
     return bool(a == b)

@@ -23,7 +23,7 @@ from streamstate.snapshots.store.entries import TableEntry
 from streamstate.snapshots.store.layout import CAPTURED, Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.variables.declaration import Declaration
-from streamstate.variables.version_bytes import Entry
+from streamstate.variables.version_bytes import VersionEntry
 from streamstate.variables.version_log import VersionLog
 
 VALUE = "value"
@@ -81,7 +81,7 @@ class VersionRecorder:
             self._log.drop(self._dropped)
         return stands
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: Sequence[VersionEntry]) -> None:
         if not self._made:
             open_or_create(self._place, self._schema, f"streamstate: versions of {self._log.name}")
             self._made = True
@@ -117,7 +117,7 @@ class VersionRecorder:
         """Whether a version is written whole: reading any other must not have to go back far."""
         return since >= _KEYFRAME_EVERY if not self._declaration.type.is_map else since * max(changes, 1) > 2 * live
 
-    def _rows(self, entry: Entry, before: TableEntry | None) -> list[dict[str, Any]]:
+    def _rows(self, entry: VersionEntry, before: TableEntry | None) -> list[dict[str, Any]]:
         """The rows of a version: of a map, only of the entries that changed."""
         marks = {EPOCH: entry.number, PARTITION: 0}
         if not self._declaration.type.is_map:
@@ -128,7 +128,7 @@ class VersionRecorder:
         put = [marks | {CHANGE: PUT, KEY: key, VALUE: value} for key, value in (changed or {}).items()]
         return put + [marks | {CHANGE: DELETE, KEY: key} for key in entry.removed]
 
-    def _keyframe(self, entry: Entry) -> list[dict[str, Any]]:
+    def _keyframe(self, entry: VersionEntry) -> list[dict[str, Any]]:
         marks = {EPOCH: entry.number, PARTITION: 0, CHANGE: KEYFRAME}
         state = self._log.state(entry.number)
         if not self._declaration.type.is_map:
@@ -187,7 +187,7 @@ def recorded_state(declaration: Declaration, number: int) -> Any:
     return rows[0].get(f"{_STATE}{VALUE}", rows[0][VALUE]) if rows else None
 
 
-def _manifest_entry(entry: Entry, table: TableEntry) -> ManifestEntry:
+def _manifest_entry(entry: VersionEntry, table: TableEntry) -> ManifestEntry:
     return ManifestEntry(
         entry.number,
         CAPTURED,

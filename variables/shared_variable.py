@@ -105,9 +105,9 @@ class SharedVariable:
         """
         at = self._here()
         if at is not None:
-            from streamstate.variables.in_tasks import read
+            from streamstate.variables.in_tasks import read_in_task
 
-            return read(self._declaration, at)
+            return read_in_task(self._declaration, at)
         head = self._head()
         self._seen = self.log.entry(head).sets
         value = self.log.value(head)
@@ -119,9 +119,9 @@ class SharedVariable:
         at = self._here()
         if at is None:
             return self._head()
-        from streamstate.variables.in_tasks import version_of
+        from streamstate.variables.in_tasks import version_in_epoch
 
-        return version_of(self._declaration, at).as_json()
+        return version_in_epoch(self._declaration, at).as_json()
 
     def set(self, *value: Any) -> int:
         """Set the value, for the next epoch that begins. Not in operators: they contribute with :meth:`add`.

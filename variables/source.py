@@ -118,7 +118,7 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         epoch, _, path = self._options[PARENT].partition("/")
         if start is None or not path or int(epoch) != committed:
             return start
-        text = offsets_of(self._options[SERVED], path, committed + 1)
+        text = offset_log(self._options[SERVED], path, committed + 1)
         if text is None:
             return Version(log_of(log.declaration, self._options[TRANSPORT], start.branch).head(), start.branch)
         binding = binding_in_log(text)
@@ -168,7 +168,7 @@ def _origin(log: VersionLog, start: Version | None) -> tuple[int, Any]:
     return number, dict(state) if isinstance(state, dict) else state
 
 
-def offsets_of(served: str, checkpoint: str, epoch: int) -> str | None:
+def offset_log(served: str, checkpoint: str, epoch: int) -> str | None:
     """An epoch's offset log; None if there is none."""
     if served:
         data = transport_at(served).get(BINDINGS, f"{epoch}/{checkpoint}")

@@ -41,7 +41,7 @@ _HEADER: dict[str, type | types.UnionType] = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class VersionEntry:
     """A version, as its log has it.
 
     Attributes:
@@ -73,7 +73,7 @@ class Entry:
     removed: tuple[Any, ...] = ()
 
 
-def encoded(entry: Entry, declaration: Declaration) -> bytes:
+def encoded_version(entry: VersionEntry, declaration: Declaration) -> bytes:
     """A version as bytes.
 
     Raises:
@@ -96,7 +96,7 @@ def encoded(entry: Entry, declaration: Declaration) -> bytes:
         pa.array([list(entry.removed)], schema.field("removed").type),
     ]
     described = schema.with_metadata({_META: json.dumps(header).encode()})
-    return limited(_ipc(pa.record_batch(columns, schema=described)), declaration.name)
+    return within_limit(_ipc(pa.record_batch(columns, schema=described)), declaration.name)
 
 
 def _version_schema(declaration: Declaration) -> pa.Schema:
@@ -105,7 +105,7 @@ def _version_schema(declaration: Declaration) -> pa.Schema:
     return pa.schema([("state", state), ("change", state), ("removed", pa.list_(key))])
 
 
-def decoded(number: int, data: bytes, declaration: Declaration, *, with_state: bool, what: str) -> Entry:
+def decoded_version(number: int, data: bytes, declaration: Declaration, *, with_state: bool, what: str) -> VersionEntry:
     """A version from bytes; without its state if only what changed is needed.
 
     Raises:
@@ -115,7 +115,7 @@ def decoded(number: int, data: bytes, declaration: Declaration, *, with_state: b
         metadata, batch = _row(data, _version_schema(declaration))
         state = _value(batch.column(0)) if with_state else None
         change, removed = _value(batch.column(1)), _value(batch.column(2))
-        return Entry(number, **_header(metadata), state=state, change=change, removed=tuple(removed or ()))
+        return VersionEntry(number, **_header(metadata), state=state, change=change, removed=tuple(removed or ()))
     except _UNREADABLE as error:
         raise VariableError(
             f"{what} is damaged: {error}\n"
@@ -127,7 +127,7 @@ def encoded_contribution(state: Any, declaration: Declaration) -> bytes:
     """What a task contributes, as bytes."""
     state_type = declaration.merging.state
     schema = pa.schema([("state", state_type)])
-    return limited(_ipc(pa.record_batch([_column(state, state_type)], schema=schema)), declaration.name)
+    return within_limit(_ipc(pa.record_batch([_column(state, state_type)], schema=schema)), declaration.name)
 
 
 def decoded_contribution(data: bytes, declaration: Declaration) -> Any:
@@ -139,7 +139,7 @@ def decoded_contribution(data: bytes, declaration: Declaration) -> Any:
         raise VariableError(f"A contribution to {declaration.name} is damaged: {error}") from error
 
 
-def limited(data: bytes, name: str) -> bytes:
+def within_limit(data: bytes, name: str) -> bytes:
     """The bytes, if they are not too many for one version.
 
     Raises:

@@ -16,8 +16,8 @@ from urllib.parse import quote
 from streamstate.errors import VariableError
 from streamstate.snapshots.checkpoint.bindings import Version
 from streamstate.variables.declaration import Declaration
-from streamstate.variables.transports.transport import Transport, numbers
-from streamstate.variables.version_bytes import Entry, decoded, encoded
+from streamstate.variables.transports.transport import Transport, numbers_among
+from streamstate.variables.version_bytes import VersionEntry, decoded_version, encoded_version
 
 INIT, SET, MERGE = "init", "set", "merge"
 """How a version came about."""
@@ -58,13 +58,13 @@ class VersionLog:
 
     def numbers(self) -> list[int]:
         """The numbers of the versions in the transport, ascending."""
-        return sorted(numbers(self.transport.names(self.group), width=_WIDTH))
+        return sorted(numbers_among(self.transport.names(self.group), width=_WIDTH))
 
     def head(self) -> int:
         """The newest version's number; −1 if there is none."""
         return max(self.numbers(), default=-1)
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> VersionEntry:
         """A version.
 
         Raises:
@@ -83,10 +83,12 @@ class VersionLog:
             "Was the transport emptied, or the store copied without it? Nothing was read in its place."
         )
 
-    def _found(self, number: int, *, with_state: bool = True) -> Entry | None:
+    def _found(self, number: int, *, with_state: bool = True) -> VersionEntry | None:
         data = self.transport.get(self.group, _spelled(number))
         what = f"Version {number} of {self.name} in {self.transport.address}"
-        return None if data is None else decoded(number, data, self.declaration, with_state=with_state, what=what)
+        return (
+            None if data is None else decoded_version(number, data, self.declaration, with_state=with_state, what=what)
+        )
 
     def state(self, number: int) -> Any:
         """The state at a version, which others may hold too and nobody changes.
@@ -96,7 +98,7 @@ class VersionLog:
         """
         known, is_map = self._known, self.declaration.type.is_map
         near = known is not None and (number == known[0] or (is_map and 0 < number - known[0] <= _WHOLE_EVERY))
-        later: list[Entry] = []
+        later: list[VersionEntry] = []
         state: Any = known[1] if near and known is not None else None
         for at in range(number, known[0] if near and known is not None else -1, -1):
             entry = self._found(at, with_state=not near)
@@ -132,10 +134,10 @@ class VersionLog:
 
     def begin(self, state: Any, *, number: int = 0, kind: str = INIT, by: str = "", sets: int = 0) -> None:
         """Publish a log's first version, unless there is one of the number."""
-        entry = Entry(number, kind, by, datetime.now(UTC), sets, state=state)
-        self.transport.add(self.group, _spelled(number), encoded(entry, self.declaration))
+        entry = VersionEntry(number, kind, by, datetime.now(UTC), sets, state=state)
+        self.transport.add(self.group, _spelled(number), encoded_version(entry, self.declaration))
 
-    def set(self, state: Any, by: str, expected: int | None) -> Entry:
+    def set(self, state: Any, by: str, expected: int | None) -> VersionEntry:
         """Publish a state that replaces all before.
 
         Args:
@@ -147,7 +149,7 @@ class VersionLog:
             Overtaken: another has set the variable since; nothing was published.
         """
 
-        def made(newest: Entry, before: Any) -> Entry:
+        def made(newest: VersionEntry, before: Any) -> VersionEntry:
             if expected is not None and newest.sets != expected:
                 raise Overtaken
             changed, removed = _changes(before, state) if self.declaration.type.is_map else (None, ())
@@ -159,10 +161,10 @@ class VersionLog:
         assert entry is not None
         return entry
 
-    def merge(self, query: str, epoch: int, contribution: Any, contributions: int) -> Entry | None:
+    def merge(self, query: str, epoch: int, contribution: Any, contributions: int) -> VersionEntry | None:
         """Publish what an epoch contributed, merged into the newest state; None if a version has it already."""
 
-        def made(newest: Entry, before: Any) -> Entry | None:
+        def made(newest: VersionEntry, before: Any) -> VersionEntry | None:
             if newest.merged.get(query, -1) >= epoch:
                 return None
             state = self.declaration.merging.merged(before, contribution)
@@ -180,15 +182,15 @@ class VersionLog:
 
         return self._published(made)
 
-    def _next(self, newest: Entry, **made: Any) -> Entry:
+    def _next(self, newest: VersionEntry, **made: Any) -> VersionEntry:
         """The version after the newest; of a map, whole only now and then."""
-        entry = replace(Entry(newest.number + 1, "", "", datetime.now(UTC), newest.sets, newest.merged), **made)
+        entry = replace(VersionEntry(newest.number + 1, "", "", datetime.now(UTC), newest.sets, newest.merged), **made)
         if not self.declaration.type.is_map or not entry.number % _WHOLE_EVERY or entry.change is None:
             return entry
         small = len(entry.change) + len(entry.removed) < len(entry.state or ()) // 2
         return replace(entry, whole=not small)
 
-    def _published(self, made: Callable[[Entry, Any], Entry | None]) -> Entry | None:
+    def _published(self, made: Callable[[VersionEntry, Any], VersionEntry | None]) -> VersionEntry | None:
         while True:
             head = self.head()
             if head < 0:
@@ -197,7 +199,7 @@ class VersionLog:
             entry = made(newest, before)
             if entry is None:
                 return None
-            if self.transport.add(self.group, _spelled(entry.number), encoded(entry, self.declaration)):
+            if self.transport.add(self.group, _spelled(entry.number), encoded_version(entry, self.declaration)):
                 self._known = entry.number, entry.state
                 return entry
 

@@ -31,13 +31,13 @@ from streamstate.state_inspect.advice.stall_advice import (
     stall_advice,
 )
 from streamstate.state_inspect.advice.waiting import waiting_advice
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 
 _UNREADABLE = (StreamStateError, ValueError, OSError)
 """Errors of a damaged checkpoint: captured epochs are advised on without it."""
 
 
-def advice_on(query: RecordedQuery, reads: Reads, *, only_store: bool = False) -> list[Advice]:
+def advice_on(query: CapturedQuery, reads: Reads, *, only_store: bool = False) -> list[Advice]:
     """Return what there is to know about a query, as :meth:`streamstate.History.advise`.
 
     Args:
@@ -49,7 +49,7 @@ def advice_on(query: RecordedQuery, reads: Reads, *, only_store: bool = False) -
     return [] if newest is None else _Advisor(query, newest.epoch, reads, only_store=only_store).advice()
 
 
-def quick_advice(query: RecordedQuery, *, only_store: bool = False) -> list[Advice]:
+def quick_advice(query: CapturedQuery, *, only_store: bool = False) -> list[Advice]:
     """Return the advice for which only state tables have to be read that are soon read."""
     return advice_on(query, lambda table: query.is_soon_read(table, -1), only_store=only_store)
 
@@ -57,7 +57,7 @@ def quick_advice(query: RecordedQuery, *, only_store: bool = False) -> list[Advi
 class _Advisor:
     """Finds advice on a query with a captured epoch."""
 
-    def __init__(self, query: RecordedQuery, newest: int, reads: Reads, *, only_store: bool) -> None:
+    def __init__(self, query: CapturedQuery, newest: int, reads: Reads, *, only_store: bool) -> None:
         self._query = query
         self._newest = newest
         self._reads = reads
@@ -125,7 +125,7 @@ class _Advisor:
         return max(newest) - timedelta(milliseconds=delay) > stall.newest.watermark
 
 
-def _local_checkpoint(query: RecordedQuery) -> CheckpointFiles | None:
+def _local_checkpoint(query: CapturedQuery) -> CheckpointFiles | None:
     """The query's checkpoint, if it is on this disk and still the one that was captured."""
     branch = required_query(query.layout, query.name)
     with suppress(*_UNREADABLE):

@@ -9,7 +9,7 @@ from typing import Any
 
 from streamstate.snapshots.store.duckdb_sql import database_errors, quoted
 from streamstate.snapshots.store.query_plans.plan_record import Expression, TablePlan
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.results.duckdb_expressions import UntranslatableError, in_duckdb
 from streamstate.state_inspect.temporal_index.interval_table import held_at
 
@@ -30,7 +30,7 @@ class TimedRows:
 
 
 def timed_rows(
-    query: RecordedQuery, table: str, plan: TablePlan, epoch: int, passed: datetime | None, *, unmatched: bool = False
+    query: CapturedQuery, table: str, plan: TablePlan, epoch: int, passed: datetime | None, *, unmatched: bool = False
 ) -> TimedRows | None:
     """Return the rows of a state table that the watermark has to pass for Spark to remove them.
 

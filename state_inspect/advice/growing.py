@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.kept_states import KeptState
 from streamstate.state_inspect.advice.removed_rows import removed_rows
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 
 Reads = Callable[[str], bool]
 """True for the state tables that may be read."""
@@ -19,7 +19,7 @@ _SLOWED = 4
 """A state that grew this many times less in the later half of the epochs is about to have all its keys."""
 
 
-def growth_advice(query: RecordedQuery, kept: Iterable[KeptState], since: int, reads: Reads) -> Iterator[Advice]:
+def growth_advice(query: CapturedQuery, kept: Iterable[KeptState], since: int, reads: Reads) -> Iterator[Advice]:
     """Advise on states that are kept, as far as they grew and lost no row.
 
     Args:
@@ -42,7 +42,7 @@ def growth_advice(query: RecordedQuery, kept: Iterable[KeptState], since: int, r
         yield Advice("only_grows", f"{names} {does}, because {state.why}.", evidence, last)
 
 
-def _lost_none(query: RecordedQuery, state: KeptState, epochs: tuple[int, int], reads: Reads) -> bool:
+def _lost_none(query: CapturedQuery, state: KeptState, epochs: tuple[int, int], reads: Reads) -> bool:
     """True if no row was removed in some epochs, or if that may not be read and no user code can have done it."""
     if all(map(reads, state.tables)):
         return not any(removed_rows(query, table, *epochs) for table in state.tables)
@@ -56,7 +56,7 @@ def _goes_on(rows: Sequence[int]) -> bool:
 
 
 def _rows(
-    query: RecordedQuery, tables: Sequence[str], epochs: tuple[int, int, int], reads: Reads
+    query: CapturedQuery, tables: Sequence[str], epochs: tuple[int, int, int], reads: Reads
 ) -> tuple[int, int, int] | None:
     """The rows of some tables together at three epochs; None if they are not known."""
     totals = [0, 0, 0]

@@ -16,8 +16,8 @@ from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.operators import JOIN, StateSource, operator_number
 from streamstate.snapshots.store.changelog import Operator, operator_of
 from streamstate.snapshots.store.query_plans.plan_record import OperatorPlan, QueryPlan, TablePlan
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
-from streamstate.state_inspect.recorded_query import RecordedQuery
 
 _AGGREGATES = ("stateStoreSave", "StatefulStreamlineAggregate", "sessionWindowStateStoreSaveExec")
 _DEDUPLICATES = "dedupe"
@@ -115,7 +115,7 @@ def _of_watermarks(side: str, other: str, *, own: bool, others: bool) -> str:
     return "neither side of the join has a watermark"
 
 
-def kept_by_user_code(query: RecordedQuery) -> list[KeptState]:
+def kept_by_user_code(query: CapturedQuery) -> list[KeptState]:
     """Return the states of user code from which only that code removes rows: it has no timeouts, timers or TTL."""
     schemas = {table: query.columns(table).schema for table in query.tables()}
     of_operator: dict[tuple[int, Operator], list[str]] = {}

@@ -15,7 +15,7 @@ from streamstate.state_inspect.advice.growing import Reads
 from streamstate.state_inspect.advice.kept_states import OUTER
 from streamstate.state_inspect.advice.removed_rows import removed_rows
 from streamstate.state_inspect.advice.stall import IdleSource
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.values import timestamp
 
 _FEWEST = 3
@@ -31,7 +31,7 @@ _WAITS_FOR = {
 
 
 def waiting_advice(
-    query: RecordedQuery,
+    query: CapturedQuery,
     plan: QueryPlan,
     progress: Sequence[EpochProgress],
     reads: Reads,
@@ -85,7 +85,7 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {first}{'s' * (number != 1)}{space}{rest}"
 
 
-def _never_returned(query: RecordedQuery, table: str, progress: Sequence[EpochProgress]) -> bool:
+def _never_returned(query: CapturedQuery, table: str, progress: Sequence[EpochProgress]) -> bool:
     """True if a query has been captured from its first epoch on, and no row of a state has been removed since."""
     first, last = progress[0].epoch, progress[-1].epoch
     pairs = zip([None, *progress], progress, strict=False)

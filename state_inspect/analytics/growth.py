@@ -14,8 +14,8 @@ from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import listed, same
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
+from streamstate.state_inspect.captured_query import HistoryPart
 from streamstate.state_inspect.frames import as_html, to_pandas
-from streamstate.state_inspect.recorded_query import HistoryPart
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.row_counts import rows_at
@@ -24,8 +24,8 @@ _TIME, _SPAN, _INTEGER = "datetime64[us, UTC]", "timedelta64[us]", "Int64"
 _NAMES = ("_last_changed", "_change", "_epochs", "_age")
 
 
-class Untouched:
-    """The keys of a state table that have not changed since an epoch; ``history.untouched`` returns it.
+class StaleKeys:
+    """The keys of a state table that have not changed since an epoch; ``history.stale_keys`` returns it.
 
     Pinned to the epoch that was the newest at that time.
     """
@@ -94,7 +94,7 @@ class Untouched:
         return self.count / self.rows if self.rows else 0.0
 
     def page(self, offset: int = 0, limit: int = 20) -> pd.DataFrame:
-        """A slice of the keys, the longest untouched first.
+        """A slice of the keys, the stalest first.
 
         Columns: the key columns, then ``_last_changed`` (the epoch), ``_change`` (``put``; ``keyframe`` if the
         changelog starts again there after a gap, so that the key may be older), ``_epochs`` and ``_age`` (how many
@@ -137,7 +137,7 @@ class Untouched:
 
     def __repr__(self) -> str:
         return (
-            f"<Untouched keys of {self.table} since epoch {self.since}: {self.count:,} of {self.rows:,}"
+            f"<StaleKeys of {self.table} since epoch {self.since}: {self.count:,} of {self.rows:,}"
             f" ({self.share:.1%}) at epoch {self.epoch}>"
         )
 

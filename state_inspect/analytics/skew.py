@@ -12,9 +12,9 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.checkpoint.operators import HASH, PARTITION, POSITION
 from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect.analytics.columns import Query, bytes_of_row
+from streamstate.state_inspect.captured_query import HistoryPart
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.keys import row_number_column
-from streamstate.state_inspect.recorded_query import HistoryPart
+from streamstate.state_inspect.keys.key_rows import row_number_column
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 

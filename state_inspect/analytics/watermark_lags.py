@@ -9,7 +9,7 @@ from streamstate.errors import StoreError
 
 if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entry
-    from streamstate.state_inspect.recorded_query import RecordedQuery
+    from streamstate.state_inspect.captured_query import CapturedQuery
 
 _HISTORIC = timedelta(days=7)
 """A watermark this far behind its commit is that of historic data: how far says nothing about the query."""
@@ -22,7 +22,7 @@ class WatermarkLags:
     query's plan is, and has one watermark.
     """
 
-    def __init__(self, query: RecordedQuery) -> None:
+    def __init__(self, query: CapturedQuery) -> None:
         try:
             self._plans = [(known.since, known.plan.event_times) for known in query.plans.recorded()]
         except StoreError:

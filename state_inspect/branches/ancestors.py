@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streamstate.errors import UnknownEpochError
-from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery, QueryHistory
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Ancestor:
     """The last epoch that the two share."""
 
 
-def ancestors(query: RecordedQuery) -> list[Ancestor]:
+def ancestors(query: CapturedQuery) -> list[Ancestor]:
     """The parent, its parent and so on, as far as the store has them; the nearest first."""
     found: list[Ancestor] = []
     known = {branch.name: branch for branch in query.lineage.branches()}
@@ -52,7 +52,7 @@ def epoch_owner(history: QueryHistory, epoch: int) -> QueryHistory:
     return owner
 
 
-def _check_parent(query: RecordedQuery, epoch: int) -> None:
+def _check_parent(query: CapturedQuery, epoch: int) -> None:
     branch = query.lineage.branch(query.name)
     if branch is None or branch.parent is None or branch.parent == query.name:
         return

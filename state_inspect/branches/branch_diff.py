@@ -17,12 +17,12 @@ from streamstate.errors import InvalidArgumentError, UnknownTableError
 from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect.branches.ancestors import ancestors, branch_names, same_branch
-from streamstate.state_inspect.branches.fingerprints import encoded
+from streamstate.state_inspect.branches.fingerprints import encoded_value
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.differences.causes import Caused, KeyRows
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
 from streamstate.state_inspect.differences.held_rows import Readable
-from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
@@ -80,7 +80,7 @@ class _BranchDiffSQL(DiffSQL):
         if not _contains_map(kind):
             return super()._distinct(old, new, kind)
         # The order of a map's entries has no meaning, and two runs may differ in it.
-        return super()._distinct(f"({encoded(old, kind)})", f"({encoded(new, kind)})", kind)
+        return super()._distinct(f"({encoded_value(old, kind)})", f"({encoded_value(new, kind)})", kind)
 
 
 def _contains_map(kind: pa.DataType) -> bool:

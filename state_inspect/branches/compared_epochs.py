@@ -24,7 +24,7 @@ from streamstate.state_inspect.branches.fingerprints import (
     sums_by_epoch,
     versions_between,
 )
-from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.snapshot import Snapshot, own_snapshot, snapshot_at
 
 KINDS = ("differing", "only_here", "only_there")

@@ -14,11 +14,11 @@ import pyarrow as pa
 from streamstate.errors import UnknownEpochError, choices
 from streamstate.state_inspect.branches.branch_diff import branch_diff, common_table
 from streamstate.state_inspect.branches.compared_epochs import KINDS, ComparedEpochs, ComparedTable, compare_table
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import ADDED, CHANGED, REMOVED
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.key_text import arguments
-from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.keys.key_text import arguments
 from streamstate.state_inspect.rows import row_tuples
 
 _NAMED = {CHANGED: "differing", REMOVED: "only here", ADDED: "only there"}
@@ -26,7 +26,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Divergence:
+class BranchDivergence:
     """The first key in which two branches differ."""
 
     epoch: int
@@ -108,7 +108,7 @@ class Comparison:
         return self._first_place is None and not self.left_out
 
     @cached_property
-    def first(self) -> Divergence | None:
+    def first(self) -> BranchDivergence | None:
         """The first differing key at the first epoch at which keys differ; None if no key differs.
 
         Example:
@@ -125,7 +125,7 @@ class Comparison:
         if kind == "differing":
             columns = {name: pair for name, pair in columns.items() if repr(pair[0]) != repr(pair[1])}
         key = {name: row[1 + at] for at, name in enumerate(diff.key_columns)}
-        return Divergence(epoch, table, key, kind, columns)
+        return BranchDivergence(epoch, table, key, kind, columns)
 
     def diff(self, epoch: int, table: str | None = None) -> Diff:
         """What differs at an epoch, from here to there, so that keys that are only there count as added.

@@ -121,7 +121,7 @@ def encoded_row(columns: Mapping[str, pa.DataType]) -> str:
     return _fields({name: (quoted(name), kind) for name, kind in columns.items()}, count())
 
 
-def encoded(value: str, kind: pa.DataType) -> str:
+def encoded_value(value: str, kind: pa.DataType) -> str:
     """SQL for the encoding of a value; NULL if the value is NULL."""
     return _encoded(value, kind, count())
 

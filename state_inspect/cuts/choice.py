@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from streamstate.errors import InvalidArgumentError, UnknownCutError, choices
 from streamstate.snapshots.store.entries import Entry
-from streamstate.state_inspect.cuts.source_positions import MIXED, QueryStreams, joined, streams_of
+from streamstate.state_inspect.cuts.source_positions import MIXED, QueryStreams, connected_groups, streams_of
 from streamstate.state_inspect.epoch_names import aware
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.snapshot import Snapshot
@@ -117,7 +117,7 @@ def _committed_by(moment: datetime, entries: list[Entry]) -> set[int]:
 
 
 def _offsets_note(streams: list[QueryStreams]) -> str:
-    common = shared(streams)
+    common = shared_streams(streams)
     alone = [query.query for query in streams if query.streams - common]
     unknown = [query.query for query in streams if query.unknown]
     note = "All reflect the same prefix of the sources they share."
@@ -181,7 +181,7 @@ def _no_cut(histories: Mapping[str, History], position: _Position, nearest: list
     return UnknownCutError(f"There is no cut of {choices(histories)}{position}.\n{hint}")
 
 
-def shared(streams: Sequence[QueryStreams]) -> set[Hashable]:
+def shared_streams(streams: Sequence[QueryStreams]) -> set[Hashable]:
     """The streams that more than one query reads."""
     seen: set[Hashable] = set()
     twice: set[Hashable] = set()
@@ -194,8 +194,8 @@ def shared(streams: Sequence[QueryStreams]) -> set[Hashable]:
 def connected(streams: Sequence[QueryStreams]) -> bool:
     """Whether all queries are linked through streams that they share."""
     alone = [{query.query} for query in streams]
-    together = [{query.query for query in streams if stream in query.streams} for stream in shared(streams)]
-    return len({*joined([*alone, *together]).values()}) == 1
+    together = [{query.query for query in streams if stream in query.streams} for stream in shared_streams(streams)]
+    return len({*connected_groups([*alone, *together]).values()}) == 1
 
 
 def newest_agreeing(
@@ -237,7 +237,7 @@ def _prune(streams: Sequence[QueryStreams], epochs: dict[str, list[int]]) -> boo
     changed = True
     while changed and all(epochs.values()):
         changed = False
-        for stream in shared(streams):
+        for stream in shared_streams(streams):
             readers = [query for query in streams if stream in query.streams]
             common = set.intersection(
                 *({reader.positions[epoch].get(stream) for epoch in epochs[reader.query]} for reader in readers)
@@ -252,7 +252,7 @@ def _prune(streams: Sequence[QueryStreams], epochs: dict[str, list[int]]) -> boo
 def _agree(streams: Sequence[QueryStreams], epochs: Mapping[str, int]) -> bool:
     return all(
         len({query.positions[epochs[query.query]].get(stream) for query in streams if stream in query.streams}) == 1
-        for stream in shared(streams)
+        for stream in shared_streams(streams)
     )
 
 

@@ -124,12 +124,12 @@ class _Folders:
     def name(self, source: _Key) -> Hashable | None:
         """The name of the stream that a source reads; None if it is not a file source."""
         if not self._names:
-            self._names = joined(self._members.values())
+            self._names = connected_groups(self._members.values())
         number = self._names.get(source)
         return None if number is None else ("files", number)
 
 
-def joined(groups: Iterable[Collection[K]]) -> dict[K, int]:
+def connected_groups(groups: Iterable[Collection[K]]) -> dict[K, int]:
     """A number for each set of members that are connected through groups."""
     names: dict[K, int] = {}
     for number, group in enumerate(groups):

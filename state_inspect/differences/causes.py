@@ -19,7 +19,7 @@ from streamstate.snapshots.store.changelog import operator_of
 from streamstate.snapshots.store.duckdb_sql import quoted, same
 from streamstate.snapshots.store.entries import Entries
 from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, EpochFacts, KeyEvent, Rule, rule_of
-from streamstate.state_inspect.differences.diff_sql import Columns
+from streamstate.state_inspect.differences.diff_sql import TableColumns
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.small_append import FEW_KEYS, hashed_as
@@ -70,7 +70,7 @@ class Causes:
         self,
         index: Index,
         entries: Entries,
-        columns: Callable[[str], Columns],
+        columns: Callable[[str], TableColumns],
         versions_of: Callable[[str, pa.Table, int, int], IntervalTable],
     ) -> None:
         self._index = index
@@ -301,5 +301,5 @@ def _operator_id(table: str) -> str:
     return found[0] if found else table
 
 
-def _is_timers(table: Columns) -> bool:
+def _is_timers(table: TableColumns) -> bool:
     return not table.value_columns and table.key_columns[-1].startswith(TIMER) and len(table.key_columns) > 1

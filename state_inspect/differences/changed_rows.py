@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from streamstate.errors import UnknownColumnError
 from streamstate.snapshots.store.duckdb_sql import quoted
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.differences.diff_sql import REMOVED, DiffSQL
-from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.results.results import result_plan, state_of, table_of_result, with_results
 from streamstate.state_inspect.snapshot import snapshot_at
 from streamstate.state_inspect.state_table import Filters, order_sql

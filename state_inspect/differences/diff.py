@@ -16,6 +16,7 @@ from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.state_inspect.branches.ancestors import branch_names
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import Caused, KeyRows
 from streamstate.state_inspect.differences.diff_sql import (
@@ -30,7 +31,6 @@ from streamstate.state_inspect.differences.diff_sql import (
 )
 from streamstate.state_inspect.differences.held_rows import HeldRows, Readable
 from streamstate.state_inspect.frames import as_html, to_pandas
-from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 _SHOWN = 20

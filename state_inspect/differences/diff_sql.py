@@ -20,7 +20,7 @@ CHANGES = ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 _MICROSECONDS_A_DAY = 86_400_000_000
 
 
-class Columns(Protocol):
+class TableColumns(Protocol):
     """The columns of a state table that is compared."""
 
     @property
@@ -48,7 +48,7 @@ class DiffSQL:
     few = 1_000
     """Up to so many versions, both sides together, are better grouped by their keys than joined."""
 
-    def __init__(self, table: Columns, old: str, new: str) -> None:
+    def __init__(self, table: TableColumns, old: str, new: str) -> None:
         self.table = table
         self._sources = {"old": old, "new": new}
         self.keys = [f"k{at}" for at in range(len(table.key_columns))]

@@ -19,7 +19,8 @@ from streamstate.snapshots.spark.fetching import fetched
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.store.query_plans.plan_sources import sources_of
 from streamstate.snapshots.store.query_plans.stateful_nodes import stateful_nodes
-from streamstate.state_inspect.inputs.epoch_offsets import offsets_of
+from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.inputs.epoch_offsets import end_offsets
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     column_of,
@@ -28,17 +29,16 @@ from streamstate.state_inspect.inputs.epoch_plan import (
 )
 from streamstate.state_inspect.inputs.inputs import (
     InputRows,
-    checkpoint_of,
+    batch_rows,
+    captured_checkpoint,
     ranges_of,
     required_plan,
-    rows_of,
 )
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
 from streamstate.state_inspect.inputs.sessions import Window
 from streamstate.state_inspect.inputs.shown_rows import LATENESS, source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
-from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
 from streamstate.state_inspect.suspects.suspect import Suspect
@@ -59,12 +59,12 @@ class SideInput:
 class EpochInput:
     """What came into a query's stateful operators in an epoch."""
 
-    def __init__(self, query: RecordedQuery, epoch: int) -> None:
+    def __init__(self, query: CapturedQuery, epoch: int) -> None:
         self._query = query
         self.epoch = epoch
         self._planned = required_plan(query, epoch)
         spark = self._planned.spark
-        self._checkpoint = checkpoint = checkpoint_of(query, spark)
+        self._checkpoint = checkpoint = captured_checkpoint(query, spark)
         self.clock = _clock(query, checkpoint, epoch)
         self._before = before = _clock(query, checkpoint, epoch - 1) if epoch else None
         made = incremental(
@@ -89,7 +89,7 @@ class EpochInput:
 
     def bound(self) -> AbstractContextManager[None]:
         """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
-        binding = binding_in(offsets_of(self._query, self._checkpoint, self.epoch).values())
+        binding = binding_in(end_offsets(self._query, self._checkpoint, self.epoch).values())
         return seen_by(self._planned.spark, self.epoch, binding)
 
     @property
@@ -118,7 +118,7 @@ class EpochInput:
         found = []
         for came in sides:
             plan = over_input(jvm, came.plan, self._batches, self.clock)
-            found.append(SideInput(came, rows_of(self._planned.spark, plan)))
+            found.append(SideInput(came, batch_rows(self._planned.spark, plan)))
         return found
 
     def nondeterministic(self, operator: int) -> tuple[Suspect, ...]:
@@ -161,7 +161,7 @@ class EpochInput:
             if kind_of(node) != "EventTimeWatermark" or stateful_nodes(node, self._planned.plan.mode):
                 continue
             time = column_of(jvm, node.eventTime())
-            rows = rows_of(self._planned.spark, over_input(jvm, node.child(), batches, self._before))
+            rows = batch_rows(self._planned.spark, over_input(jvm, node.child(), batches, self._before))
             found = rows.withColumn("_time", time).orderBy(F.desc("_time")).limit(1)
             micros = found.select(F.unix_micros(F.col("_time").cast("timestamp"))).head()
             if micros is None or micros[0] is None:
@@ -226,7 +226,7 @@ def _equal(column: Any, value: Any, kind: Any) -> Any:
     return column.eqNullSafe(F.lit(value).cast(kind))
 
 
-def _clock(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) -> EpochClock:
+def _clock(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) -> EpochClock:
     """An epoch's times: the checkpoint's or, where Spark has purged them, the store's."""
     planned = checkpoint.planned(epoch)
     if planned is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from streamstate.errors import EpochGoneError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class SourceRange:
         return self.end is None or self.end == self.start
 
 
-def epoch_ranges(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, SourceRange]:
+def epoch_ranges(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, SourceRange]:
     """What an epoch read, by source: its name, or its place in the query from 0.
 
     Raises:
         EpochGoneError: neither the checkpoint nor the store knows the offsets of the epoch, or of the one before.
     """
-    ends = offsets_of(query, checkpoint, epoch)
-    starts = offsets_of(query, checkpoint, epoch - 1) if epoch else {}
+    ends = end_offsets(query, checkpoint, epoch)
+    starts = end_offsets(query, checkpoint, epoch - 1) if epoch else {}
     return {name: SourceRange(f"sources/{name}", starts.get(name), end) for name, end in ends.items()}
 
 
-def offsets_of(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, str | None]:
+def end_offsets(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, str | None]:
     """The end offsets of an epoch by source, as the sources' own JSON.
 
     Raises:

@@ -16,10 +16,10 @@ from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.store.query_plans.plan_sources import StreamSource, sources_of
 from streamstate.snapshots.store.query_plans.planned_here import PlannedQuery, planned_here
 from streamstate.snapshots.store.registry import required_query
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, epoch_ranges
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.source_batches import SourceReader
-from streamstate.state_inspect.recorded_query import RecordedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,18 +35,18 @@ class InputRows(ClassicDataFrame):
         return to_arrow(self)
 
 
-def inputs(query: RecordedQuery, epoch: int, source: str | int | None) -> InputRows:
+def inputs(query: CapturedQuery, epoch: int, source: str | int | None) -> InputRows:
     """The rows that a source delivered in an epoch, as :meth:`streamstate.History.inputs`."""
     planned = required_plan(query, epoch)
     found = sources_of(planned.analyzed)
     chosen = _chosen(query, found, source)
-    checkpoint = checkpoint_of(query, planned.spark)
+    checkpoint = captured_checkpoint(query, planned.spark)
     ranges = ranges_of(query, checkpoint, epoch, found)
     reader = SourceReader(planned.spark, checkpoint.path, checkpoint.files)
     try:
         plan = reader.batch(chosen.leaf, ranges[chosen.name])
         check_unchanged(query.name, epoch, reader.changed)
-        rows = rows_of(planned.spark, plan)
+        rows = batch_rows(planned.spark, plan)
     except BaseException:
         reader.close()
         raise
@@ -54,7 +54,7 @@ def inputs(query: RecordedQuery, epoch: int, source: str | int | None) -> InputR
     return rows
 
 
-def required_plan(query: RecordedQuery, epoch: int, problem: str = "") -> PlannedQuery:
+def required_plan(query: CapturedQuery, epoch: int, problem: str = "") -> PlannedQuery:
     """The plan of an epoch as Spark's own objects.
 
     Args:
@@ -77,7 +77,7 @@ def required_plan(query: RecordedQuery, epoch: int, problem: str = "") -> Planne
     return planned
 
 
-def checkpoint_of(query: RecordedQuery, spark: SparkSession) -> CheckpointFiles:
+def captured_checkpoint(query: CapturedQuery, spark: SparkSession) -> CheckpointFiles:
     """The query's checkpoint, which has to be the one that was captured."""
     branch = required_query(query.layout, query.name)
     checkpoint = CheckpointFiles(branch.checkpoint, spark)
@@ -89,7 +89,7 @@ def checkpoint_of(query: RecordedQuery, spark: SparkSession) -> CheckpointFiles:
     return checkpoint
 
 
-def rows_of(spark: SparkSession, plan: Any) -> InputRows:
+def batch_rows(spark: SparkSession, plan: Any) -> InputRows:
     """The rows of a batch plan."""
     dataset = scala_object(spark._jvm, "org.apache.spark.sql.classic.Dataset")
     return InputRows(dataset.ofRows(spark._jsparkSession, plan), spark)
@@ -106,7 +106,7 @@ def _no_longer_kept(_others: object) -> None:
 
 
 def ranges_of(
-    query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int, sources: Sequence[StreamSource]
+    query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int, sources: Sequence[StreamSource]
 ) -> dict[str, SourceRange]:
     """What the epoch read of each source."""
     ranges = epoch_ranges(query, checkpoint, epoch)
@@ -118,7 +118,7 @@ def ranges_of(
     return ranges
 
 
-def _chosen(query: RecordedQuery, sources: Sequence[StreamSource], source: str | int | None) -> StreamSource:
+def _chosen(query: CapturedQuery, sources: Sequence[StreamSource], source: str | int | None) -> StreamSource:
     names = list(dict.fromkeys(each.name for each in sources))
     name = names[0] if source is None and len(names) == 1 else str(source)
     if name not in names:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.key_history import key_life
-from streamstate.state_inspect.keys import SESSION_START, session_column
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.keys.key_rows import SESSION_START, session_column
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.snapshot import Snapshot
@@ -33,7 +33,7 @@ class StateSessions:
 
     def __init__(
         self,
-        query: RecordedQuery,
+        query: CapturedQuery,
         at: Callable[[int], Snapshot],
         table: str,
         *,

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.frames import as_html, as_text
 from streamstate.state_inspect.inputs.key_change import (
     AskedKey,
-    KeyChange,
+    StateChange,
     asked_key,
     captured_before,
     change_facts,
@@ -21,7 +22,6 @@ from streamstate.state_inspect.inputs.key_change import (
 )
 from streamstate.state_inspect.inputs.sessions import StateSessions
 from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, LateSides, paragraph
-from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Why(KeyChange, InputSides):
+class Why(StateChange, InputSides):
     """Why a key changed in an epoch; a notebook shows it as before → rows → after.
 
     Attributes:
@@ -107,7 +107,7 @@ class Why(KeyChange, InputSides):
 
 
 def explained(
-    query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int, table: str | None, given: Mapping[str, Any]
+    query: CapturedQuery, at: Callable[[int], Snapshot], epoch: int, table: str | None, given: Mapping[str, Any]
 ) -> Why:
     """The input rows behind a key's change, as :meth:`streamstate.History.why`; ``at`` returns an epoch's snapshot."""
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
@@ -127,7 +127,7 @@ def explained(
 
 
 def _rows_of_key(
-    query: RecordedQuery, at: Callable[[int], Snapshot], asked: AskedKey, came: EpochInput
+    query: CapturedQuery, at: Callable[[int], Snapshot], asked: AskedKey, came: EpochInput
 ) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
     """The rows that fell on a key, and those that were late, by side."""
     key, found, dropped = list(asked.state_key.values()), {}, {}

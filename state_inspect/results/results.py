@@ -15,7 +15,7 @@ from streamstate.snapshots.checkpoint.bindings import binding_in_manifest, seen_
 from streamstate.snapshots.store.query_plans.plan_record import TablePlan
 from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.query_plans.planned_here import planned_here
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.results.result_columns import SPARKS, ResultColumns, result_columns
 from streamstate.state_inspect.results.result_table import FilledTable, ResultTable, stored_keys
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
@@ -38,7 +38,7 @@ def state_of(table: str | None) -> tuple[str | None, bool]:
     return (table.removesuffix(f".{RESULT}"), True) if table and table.endswith(f".{RESULT}") else (table, False)
 
 
-def results_shown(query: RecordedQuery) -> list[str]:
+def results_shown(query: CapturedQuery) -> list[str]:
     """The results that can be shown at all captured epochs in the same columns, by name.
 
     They have their key, and other columns than the state. There are none if the store's plans cannot be read.
@@ -54,7 +54,7 @@ def results_shown(query: RecordedQuery) -> list[str]:
     return [RESULT if name == _TOP else f"{name}.{RESULT}" for name in names]
 
 
-def _is_shown(query: RecordedQuery, name: str, newest: int) -> bool:
+def _is_shown(query: CapturedQuery, name: str, newest: int) -> bool:
     log = query.columns(name)
     shown = log.columns_at(newest)
     try:
@@ -66,7 +66,7 @@ def _is_shown(query: RecordedQuery, name: str, newest: int) -> bool:
     return {*columns.keys.values()} <= {*names} and names != shown
 
 
-def state_name(query: RecordedQuery, table: str) -> str:
+def state_name(query: CapturedQuery, table: str) -> str:
     """The state table that a table's rows come from: itself, or what a result is computed from."""
     state, is_result = state_of(table)
     return table_of_result(query, state, query.tables(), query.live_entry().epoch) if is_result else table
@@ -100,7 +100,7 @@ def known_table(name: str, tables: Sequence[str], query: str) -> str:
     return name
 
 
-def shown_columns(query: RecordedQuery, table: str) -> ShownColumns:
+def shown_columns(query: CapturedQuery, table: str) -> ShownColumns:
     """The columns of a state table or a result, without reading any rows."""
     state, is_result = state_of(table)
     if not is_result:
@@ -120,7 +120,7 @@ def shown_columns(query: RecordedQuery, table: str) -> ShownColumns:
     return ShownColumns(keys, values, pa.schema([*found.schema, *hidden]), name, own)
 
 
-def table_of_result(query: RecordedQuery, table: str | None, tables: Sequence[str], epoch: int) -> str:
+def table_of_result(query: CapturedQuery, table: str | None, tables: Sequence[str], epoch: int) -> str:
     """The state table that a result is computed from; by default that of the query's topmost operator.
 
     Raises:
@@ -143,7 +143,7 @@ def table_of_result(query: RecordedQuery, table: str | None, tables: Sequence[st
     )
 
 
-def result_plan(query: RecordedQuery, table: str, epochs: Sequence[int]) -> TablePlan:
+def result_plan(query: CapturedQuery, table: str, epochs: Sequence[int]) -> TablePlan:
     """The plan of a state table's result, which has to be the same at all of some epochs.
 
     Raises:
@@ -162,7 +162,7 @@ def result_plan(query: RecordedQuery, table: str, epochs: Sequence[int]) -> Tabl
     return found
 
 
-def plan_throughout(query: RecordedQuery, table: str, first: int, last: int) -> TablePlan:
+def plan_throughout(query: CapturedQuery, table: str, first: int, last: int) -> TablePlan:
     """As :func:`result_plan`, for all epochs from one to another."""
     changes = [known.since for known in query.plans.recorded() if first < known.since <= last]
     return result_plan(query, table, [last, first, *changes])
@@ -178,7 +178,7 @@ def with_result(table: IntervalTable, plan: TablePlan, name: str, epoch: int) ->
 
 
 def filled_with_spark(
-    query: RecordedQuery, table: IntervalTable, plan: TablePlan, name: str, epoch: int
+    query: CapturedQuery, table: IntervalTable, plan: TablePlan, name: str, epoch: int
 ) -> ResultTable | None:
     """A result at an epoch, if Spark has to compute part of it and can: the query was planned in this process.
 
@@ -196,19 +196,19 @@ def filled_with_spark(
     from streamstate.snapshots.spark.fetching import to_arrow
     from streamstate.state_inspect.results.spark_result import SparkResult
     from streamstate.state_inspect.sql.spark_errors import spark_errors
-    from streamstate.state_inspect.sql.user_data import frame_of
+    from streamstate.state_inspect.sql.user_data import spark_frame
 
     result = SparkResult(planned, plan, name)
     if result.why_not():
         return None
     with spark_errors(), _as_then(query, planned.spark, epoch):
-        rows = frame_of(planned.spark, query.index.query(table.at(epoch)).cast(schema))
+        rows = spark_frame(planned.spark, query.index.query(table.at(epoch)).cast(schema))
         values = [column for column in schema.names if column not in table.key_columns]
         found = to_arrow(result.beside_keys(rows, stored_keys(table.key_columns), values, wanted))
     return FilledTable(query.index, table, columns, found, epoch)
 
 
-def _as_then(query: RecordedQuery, spark: SparkSession, epoch: int) -> AbstractContextManager[None]:
+def _as_then(query: CapturedQuery, spark: SparkSession, epoch: int) -> AbstractContextManager[None]:
     """Within the block, what Spark runs sees the versions of shared variables that an epoch saw."""
     entry = query.known_entries.of(epoch)
     binding = None if entry is None else binding_in_manifest(entry.offsets)
@@ -233,7 +233,7 @@ def _schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(column) for column in columns])
 
 
-def _computed(query: RecordedQuery, plan: TablePlan, state: pa.Schema, keys: Sequence[str], name: str) -> ResultColumns:
+def _computed(query: CapturedQuery, plan: TablePlan, state: pa.Schema, keys: Sequence[str], name: str) -> ResultColumns:
     """As :func:`result_columns`; a view asks for the same ones at every drawing."""
     known = _known.setdefault(query.plans, {})
     found = known.get((name, str(state)))
@@ -242,7 +242,7 @@ def _computed(query: RecordedQuery, plan: TablePlan, state: pa.Schema, keys: Seq
     return found[1]
 
 
-def _planned(query: RecordedQuery, epoch: int) -> dict[str, TablePlan]:
+def _planned(query: CapturedQuery, epoch: int) -> dict[str, TablePlan]:
     plan = query.plans.at(epoch)
     if plan is None:
         first = query.plans.recorded()

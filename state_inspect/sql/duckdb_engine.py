@@ -17,7 +17,7 @@ from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME
 from streamstate.snapshots.store.delta.data_files import verified
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
-from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
 from streamstate.state_inspect.results.results import RESULT
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb
@@ -104,7 +104,7 @@ def _is_volatile(tree: exp.Query) -> bool:
     return any(function.name.casefold() in _VOLATILE for function in tree.find_all(exp.Anonymous))
 
 
-def read_in_duckdb(query: RecordedQuery, snapshot: Snapshot, table: str, kind: str | None) -> DuckDBSource:
+def read_in_duckdb(query: CapturedQuery, snapshot: Snapshot, table: str, kind: str | None) -> DuckDBSource:
     """A state table of a snapshot, its result, its history or its changes."""
     if kind is not None and kind.startswith(INPUTS):
         raise InvalidSQLError(

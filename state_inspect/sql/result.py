@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.state_inspect.frames import as_html, as_text, to_pandas, to_polars
-from streamstate.state_inspect.sql.user_data import frame_of
+from streamstate.state_inspect.sql.user_data import spark_frame
 
 if TYPE_CHECKING:
     import polars
@@ -118,7 +118,9 @@ class Result:
             return self._engine.frame
         from streamstate.snapshots.spark.session import session_in_use  # needs Spark
 
-        return frame_of(session_in_use(spark, connect=True), self._engine.rows() if self._rows is None else self._rows)
+        return spark_frame(
+            session_in_use(spark, connect=True), self._engine.rows() if self._rows is None else self._rows
+        )
 
     def __len__(self) -> int:
         if self._count is None:

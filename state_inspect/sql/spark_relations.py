@@ -16,8 +16,8 @@ from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY, PA
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME
 from streamstate.snapshots.store.delta.data_files import refuse_links
-from streamstate.state_inspect.inputs.inputs import inputs, kept_with, required_plan, rows_of
-from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
+from streamstate.state_inspect.inputs.inputs import batch_rows, inputs, kept_with, required_plan
 from streamstate.state_inspect.results.result_columns import result_columns
 from streamstate.state_inspect.results.results import RESULT, result_plan
 from streamstate.state_inspect.results.spark_result import SparkResult
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _DELTA = "io.delta.sql.DeltaSparkSessionExtension"
 
 
-def read_in_spark(query: RecordedQuery, snapshot: Snapshot, table: str, kind: str | None) -> SparkSource:
+def read_in_spark(query: CapturedQuery, snapshot: Snapshot, table: str, kind: str | None) -> SparkSource:
     """A state table of a snapshot, its result, its history or changes, or an input: Spark reads them itself."""
     if kind is not None and kind.startswith(INPUTS):
         return InputRelation(query, snapshot.epoch, kind.removeprefix(INPUTS).removeprefix("_") or None)
@@ -66,7 +66,7 @@ class SparkRelation:
 class ResultRelation:
     """What a query returns, computed by the query's own plan from the state at an epoch."""
 
-    query: RecordedQuery
+    query: CapturedQuery
     epoch: int
     table: str
 
@@ -99,7 +99,7 @@ class ResultRelation:
 class InputRelation:
     """What a source of a query delivered in an epoch."""
 
-    query: RecordedQuery
+    query: CapturedQuery
     epoch: int
     source: str | None
 
@@ -110,7 +110,7 @@ class InputRelation:
         if own.equals(rows.sparkSession._jsparkSession):
             return rows
         frame: Any = rows
-        return kept_with(rows_of(spark, frame._jdf.queryExecution().analyzed()), rows)
+        return kept_with(batch_rows(spark, frame._jdf.queryExecution().analyzed()), rows)
 
 
 def _state(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:

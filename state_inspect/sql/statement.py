@@ -47,9 +47,9 @@ class Statement:
         return {mark.name: self.values[mark.name] for mark in self.tree.find_all(exp.Placeholder)}
 
 
-def parsed(sql: str, params: Parameters = None) -> Statement:
+def parse_statement(sql: str, params: Parameters = None) -> Statement:
     """The statement of a text in DuckDB's SQL, with values for its ``?`` or ``$name``."""
-    tree = read(sql)
+    tree = parse_query(sql)
     values = dict(params) if isinstance(params, Mapping) else dict(_by_number(params))
     marks = {mark.name: mark for mark in tree.find_all(exp.Placeholder)}
     _check_parameters(marks, values)
@@ -106,7 +106,7 @@ def _reason(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else "not valid SQL"
 
 
-def read(sql: str) -> exp.Query:
+def parse_query(sql: str) -> exp.Query:
     """The tree of one statement that reads, its ``?`` numbered."""
     if not sql.strip():
         raise InvalidSQLError("The SQL is empty. Write a statement such as: SELECT * FROM delays LIMIT 10")
@@ -137,7 +137,7 @@ def tables_named(sql: str) -> list[str]:
         >>> tables_named("WITH x AS (FROM delays) SELECT * FROM x JOIN airports ON true")
         ['airports', 'delays']
     """
-    return sorted({table.name for table in relations(read(sql)) if table.name and not table.db})
+    return sorted({table.name for table in relations(parse_query(sql)) if table.name and not table.db})
 
 
 def relations(tree: exp.Query) -> list[exp.Table]:

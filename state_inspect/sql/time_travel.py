@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 from sqlglot import exp
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownNameError
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.epoch_names import FromLive, Moment, aware, epoch_named
-from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.results.results import RESULT, table_of_result
 from streamstate.state_inspect.snapshot import Snapshot, choose_table
 from streamstate.state_inspect.sql.allowed_functions import ROWS_FROM_ARGUMENTS
@@ -37,7 +37,7 @@ Travel = Callable[[str, "int | datetime | None"], Snapshot]
 S = TypeVar("S")
 """What an engine reads."""
 
-Reading = Callable[[RecordedQuery, Snapshot, str, str | None], S]
+Reading = Callable[[CapturedQuery, Snapshot, str, str | None], S]
 """Returns the source for a state table of a snapshot, or for its ``history`` or ``changes``.
 
 The inputs of a query have no table.

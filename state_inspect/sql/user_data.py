@@ -96,7 +96,7 @@ class ArrowData:
         """Return it as a Spark frame."""
         if self.path is not None:
             return spark.read.parquet(plain_path(self.path))
-        return frame_of(spark, self.rows.to_table() if isinstance(self.rows, ds.Dataset) else self.rows)
+        return spark_frame(spark, self.rows.to_table() if isinstance(self.rows, ds.Dataset) else self.rows)
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def _rows_of(what: str, source: str, values: dict[str, Any] | None = None) -> pa
         database.close()
 
 
-def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
+def spark_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """Rows as a Spark frame; columns may share a name."""
     plain = rows.rename_columns([f"c{at}" for at in range(rows.num_columns)])
     plain = plain.cast(pa.schema([field.with_type(_spark_type(field.type)) for field in plain.schema]))

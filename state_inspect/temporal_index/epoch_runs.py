@@ -12,7 +12,7 @@ from streamstate.snapshots.store.entries import TableFacts
 
 
 @dataclass(frozen=True)
-class Run:
+class EpochRun:
     """Epochs of one state table between two gaps; retention may have dropped some of them."""
 
     epochs: np.ndarray[Any, np.dtype[np.int64]]
@@ -43,13 +43,13 @@ class Run:
         """The keyframe to read at a base; None if the run begins with an empty table."""
         return base if base > self.first or self.starts_at_keyframe else None
 
-    def upto(self, last: int) -> Run:
+    def upto(self, last: int) -> EpochRun:
         """The run without the epochs after one."""
         kept = slice(int(np.searchsorted(self.epochs, last, side="right")))
-        return Run(self.epochs[kept], self.bases[kept], self.starts_at_keyframe, self.before)
+        return EpochRun(self.epochs[kept], self.bases[kept], self.starts_at_keyframe, self.before)
 
 
-def runs_of(facts: TableFacts, held: Sequence[int] = ()) -> list[Run]:
+def runs_of(facts: TableFacts, held: Sequence[int] = ()) -> list[EpochRun]:
     """The runs of a state table, ascending.
 
     Args:
@@ -61,14 +61,16 @@ def runs_of(facts: TableFacts, held: Sequence[int] = ()) -> list[Run]:
         return []
     gaps = np.cumsum(~facts.is_captured)[places]
     in_log = np.array(held, np.int64)
-    runs: list[Run] = []
+    runs: list[EpochRun] = []
     for of_run in np.split(places, np.flatnonzero(np.diff(gaps)) + 1):
         epochs, keyframes = facts.epochs[of_run], facts.keyframes[of_run]
         first = int(epochs[0])
         known = np.concatenate([[-1], in_log[np.searchsorted(in_log, first) :]])
         keyframes = np.maximum(keyframes, known[np.searchsorted(known, epochs, side="right") - 1])
         starts = bool(keyframes[0] == first)
-        runs.append(Run(epochs, np.where(keyframes < 0, first, keyframes), starts, runs[-1].last if runs else None))
+        runs.append(
+            EpochRun(epochs, np.where(keyframes < 0, first, keyframes), starts, runs[-1].last if runs else None)
+        )
     return runs
 
 
@@ -81,19 +83,19 @@ def spans_until(facts: TableFacts, epoch: int) -> list[tuple[int, int, bool, int
     ]
 
 
-def base(runs: Sequence[Run], epoch: int) -> int:
+def base(runs: Sequence[EpochRun], epoch: int) -> int:
     """Where reading an epoch starts; for an epoch before the first, the beginning of the table."""
     run = next((run for run in reversed(runs) if run.first <= epoch), None)
     return runs[0].first if run is None else run.base(epoch)
 
 
 @dataclass(frozen=True)
-class Part:
+class EpochSpan:
     """Some consecutive epochs of a state table."""
 
     low: int
     high: int
-    runs: list[Run]
+    runs: list[EpochRun]
     """The runs in them, cut off after the last epoch."""
     starts: set[int]
     """The epochs at which the changelog starts again with a keyframe."""
@@ -101,14 +103,14 @@ class Part:
     """Whether the newest epoch is one of them."""
 
 
-def part_of(runs: Sequence[Run], first: int, last: int) -> Part:
+def span_of(runs: Sequence[EpochRun], first: int, last: int) -> EpochSpan:
     """The epochs from ``first`` to ``last`` with those around them that are read from the same keyframes."""
     held = [run for run in runs if run.first <= last]
     if not held:  # the table did not exist yet
-        return Part(first, last, [], set(), is_newest=False)
+        return EpochSpan(first, last, [], set(), is_newest=False)
     newest = held[-1]
     high = int(newest.epochs[newest.bases == newest.base(last)].max())
     low = min(first, base(runs, first))
     chosen = [run.upto(high) for run in held if run.last >= low]
     starts = {run.first for run in chosen if run.starts_at_keyframe}
-    return Part(low, max(high, last), chosen, starts, is_newest=high == runs[-1].last)
+    return EpochSpan(low, max(high, last), chosen, starts, is_newest=high == runs[-1].last)

@@ -36,8 +36,8 @@ from streamstate.snapshots.store.duckdb_sql import listed, quoted, same
 from streamstate.snapshots.store.entries import Entries, TableFacts
 from streamstate.snapshots.store.key_scan import KeyScan
 from streamstate.snapshots.store.keyframes import keyframes_in, marked_rows
-from streamstate.state_inspect.key_text import as_parameter
-from streamstate.state_inspect.temporal_index.epoch_runs import Part, Run, base, part_of, runs_of
+from streamstate.state_inspect.keys.key_text import as_parameter
+from streamstate.state_inspect.temporal_index.epoch_runs import EpochRun, EpochSpan, base, runs_of, span_of
 from streamstate.state_inspect.temporal_index.loading import counted_files, counted_rows
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.small_append import FEW_ROWS, NEVER, few, patch
@@ -249,7 +249,7 @@ class IntervalTable:
         self._db.execute("ROLLBACK")
         self._unsure = False
 
-    def part(self, entries: Entries, first: int, last: int) -> Part:
+    def part(self, entries: Entries, first: int, last: int) -> EpochSpan:
         """The epochs to load for those from ``first`` to ``last``: all that are read from the same keyframes.
 
         Raises:
@@ -257,12 +257,12 @@ class IntervalTable:
         """
         check_generation(self._version, self.generation)
         facts = entries.facts(self._table)
-        part = part_of(runs_of(facts, self._keyframes(facts)), first, last)
+        part = span_of(runs_of(facts, self._keyframes(facts)), first, last)
         self._expected = facts.changes_between(part.low - 1, part.high) + self._rows_at_keyframe(facts, part.low)
         return part
 
     @_loads
-    def load(self, part: Part) -> None:
+    def load(self, part: EpochSpan) -> None:
         """Load some epochs, once and for all."""
         self.starts = part.starts
         with self._all_or_nothing():
@@ -292,7 +292,7 @@ class IntervalTable:
         # What an epoch is read from is complete.
         return sorted({*found, *facts.keyframes[facts.keyframes >= 0].tolist()})
 
-    def _load(self, runs: Sequence[Run], first: int) -> tuple[int, int]:
+    def _load(self, runs: Sequence[EpochRun], first: int) -> tuple[int, int]:
         """Load what is missing; returns the oldest and the newest epoch loaded."""
         low = self.low if self.low is not None and self.low <= first else base(runs, first)
         if self.low is None:
@@ -330,7 +330,7 @@ class IntervalTable:
         self._db.execute(f"ALTER TABLE {resorted} RENAME TO {self.relation}")
         self._sorted, self._unsorted = self.versions, 0
 
-    def _add(self, runs: Sequence[Run], low: int) -> None:
+    def _add(self, runs: Sequence[EpochRun], low: int) -> None:
         """Load runs that do not continue a loaded run, starting at epoch ``low``."""
         for run in runs:
             # Versions that are valid before a gap end at the gap.
@@ -339,7 +339,7 @@ class IntervalTable:
                 self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to = {NEVER}")
             self._stream(self._rows_since(run.keyframe_at(max(low, run.first)), run.last))
 
-    def _go_on(self, runs: Sequence[Run]) -> None:
+    def _go_on(self, runs: Sequence[EpochRun]) -> None:
         """Load the epochs after the newest loaded one."""
         for run in runs:
             if run.first <= self.high < run.last:
@@ -360,7 +360,7 @@ class IntervalTable:
         self._insert()
         self._db.execute("DROP TABLE incoming")
 
-    def _go_back(self, runs: Sequence[Run], first: int, low: int) -> None:
+    def _go_back(self, runs: Sequence[EpochRun], first: int, low: int) -> None:
         """Load the epochs from ``first`` on that come before ``low``, the oldest loaded one."""
         for run in runs:
             rows = self._rows_since(run.keyframe_at(max(first, run.first)), min(low, run.last))

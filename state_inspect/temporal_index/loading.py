@@ -54,7 +54,7 @@ def loading_part(read: int, expected: int) -> Iterator[None]:
         yield
 
 
-def report(name: str, read: int, expected: int) -> None:
+def report_rows(name: str, read: int, expected: int) -> None:
     """Report how many rows were read, of about how many."""
     _listener.get()(name, read, max(expected, read))
 

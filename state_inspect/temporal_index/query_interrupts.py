@@ -1,7 +1,7 @@
 """Stops queries of the index after a time limit, or when their answers are no longer needed.
 
-A query blocks its thread until DuckDB answers. Queries that run inside :meth:`Running.active` or :func:`time_limit` can
-be interrupted from another thread. Outside of these, queries run for as long as they take.
+A query blocks its thread until DuckDB answers. Another thread can interrupt queries that run inside
+:meth:`RunningStatements.active` or :func:`time_limit`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Interruptible(Protocol):
         """End the query, which then raises an error. Called repeatedly, from another thread."""
 
 
-class Running:
+class RunningStatements:
     """The queries of one task. Any thread may stop them."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Running:
                 self._cursors.remove(cursor)
 
 
-_active: ContextVar[tuple[Running, ...]] = ContextVar("streamstate_running", default=())
+_active: ContextVar[tuple[RunningStatements, ...]] = ContextVar("streamstate_running", default=())
 
 
 @contextlib.contextmanager
@@ -147,7 +147,7 @@ def time_limit(seconds: float, what: str) -> Iterator[None]:
         >>> with time_limit(5, "The condition"):  # doctest: +SKIP
         ...     table.count(where="value > 1")
     """
-    task = Running()
+    task = RunningStatements()
     timer = threading.Timer(seconds, task.stop)
     timer.daemon = True
     timer.start()

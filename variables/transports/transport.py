@@ -57,7 +57,7 @@ def check_group(group: str) -> str:
     )
 
 
-def numbers(names: Iterable[str], *, width: int = 1) -> list[int]:
+def numbers_among(names: Iterable[str], *, width: int = 1) -> list[int]:
     """The numbers among the names of a group. Other names are left out: a system may put files of its own there."""
     found = [int(name) for name in names if re.fullmatch(r"[0-9]{1,18}", name)]
     spelled = {f"{number:0{width}}" for number in found}.intersection(names)

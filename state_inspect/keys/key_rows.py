@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checkpoint.operators import HASH, POSITION
 from streamstate.snapshots.store.duckdb_sql import listed, quoted, same
-from streamstate.state_inspect.key_text import as_parameter, is_window
+from streamstate.state_inspect.keys.key_text import as_parameter, is_window
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.small_append import FEW_KEYS, hashed_as
@@ -28,7 +28,7 @@ SESSION_START = "sessionStartTime"
 _ORDER = "_key_order"
 
 
-def key_of(given: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
+def given_key(given: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
     """The key that a call's keyword arguments give: one argument per column, or all of it as ``key={…}``.
 
     If a key column is called ``key``, a mapping that names no key column is its value: a struct.
@@ -74,7 +74,7 @@ def session_column(key_columns: Sequence[str], schema: pa.Schema) -> str | None:
     return next((field.name for field in schema if is_window(field.type)), None)
 
 
-def rows_of(keys: pa.Table, index: Index, table: IntervalTable, epoch: int) -> pa.Table:
+def rows_of_keys(keys: pa.Table, index: Index, table: IntervalTable, epoch: int) -> pa.Table:
     """The rows of some keys at an epoch, in the order of the keys. Keys that are not in the state are left out."""
     given = keys.append_column(_ORDER, pa.array(range(keys.num_rows), pa.int64()))
     hashes = f"SELECT *, hash({listed(table.key_columns)}) AS {HASH} FROM given"

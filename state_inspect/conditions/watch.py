@@ -15,12 +15,12 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import listed, same
-from streamstate.state_inspect.conditions import Condition
+from streamstate.state_inspect.captured_query import QueryHistory
+from streamstate.state_inspect.conditions.condition import Condition
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.results.results import result_plan, state_name, state_of, with_result
 from streamstate.state_inspect.snapshot import Snapshot, live_snapshot, snapshot_at
-from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 _MOST_ROWS = 1_000

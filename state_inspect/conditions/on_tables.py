@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from streamstate.errors import UnknownColumnError
-from streamstate.state_inspect.conditions import Condition, ConditionInPart
-from streamstate.state_inspect.keys import typed_key
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.conditions.condition import Condition, ConditionInPart
+from streamstate.state_inspect.keys.key_rows import typed_key
+from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.results.results import (
     RESULT,
     plan_throughout,
@@ -20,11 +21,10 @@ from streamstate.state_inspect.results.results import (
 )
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
-from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 
-def table_of_condition(query: RecordedQuery, predicate: str, table: str | None, key: Mapping[str, Any]) -> str:
+def table_of_condition(query: CapturedQuery, predicate: str, table: str | None, key: Mapping[str, Any]) -> str:
     """The table that a condition is about; without a name the result, if it has the columns, else the state."""
     if table is None and RESULT in results_shown(query):
         columns = shown_columns(query, RESULT)
@@ -38,7 +38,7 @@ def table_of_condition(query: RecordedQuery, predicate: str, table: str | None, 
     return table if table is not None and state_of(table)[1] else choose_table(table, query.tables(), query.name)
 
 
-def condition_on(query: RecordedQuery, predicate: str, table: str, key: Mapping[str, Any]) -> Condition:
+def condition_on(query: CapturedQuery, predicate: str, table: str, key: Mapping[str, Any]) -> Condition:
     """A condition on the rows of a state table or a result at all epochs, perhaps only on those of one key."""
     columns = shown_columns(query, table)
     given = _given(query, table, key)
@@ -50,13 +50,13 @@ def condition_on(query: RecordedQuery, predicate: str, table: str, key: Mapping[
     return Condition(predicate, table, versions, given)
 
 
-def _given(query: RecordedQuery, table: str, key: Mapping[str, Any]) -> dict[str, Any]:
+def _given(query: CapturedQuery, table: str, key: Mapping[str, Any]) -> dict[str, Any]:
     """The key that a call gives, or some of its columns, or none."""
     return TableKey.of(query, table).given(key, whole=False) if key else {}
 
 
 def condition_in_parts(
-    query: RecordedQuery, predicate: str, table: str, key: Mapping[str, Any]
+    query: CapturedQuery, predicate: str, table: str, key: Mapping[str, Any]
 ) -> Iterator[ConditionInPart]:
     """As :func:`condition_on`, in parts of the history that fit into memory."""
     if key:
@@ -71,7 +71,7 @@ def condition_in_parts(
         yield ConditionInPart(Condition(predicate, table, rows, {}), part.first, part.last)
 
 
-def _of_result(query: RecordedQuery, state: str | None, versions: Callable[[str], IntervalTable]) -> IntervalTable:
+def _of_result(query: CapturedQuery, state: str | None, versions: Callable[[str], IntervalTable]) -> IntervalTable:
     """Versions of the result at all epochs, computed from those of the state."""
     epochs = query.entries().captured
     name = table_of_result(query, state, query.tables(), epochs[-1])

@@ -15,8 +15,8 @@ import pandas as pd
 from streamstate.errors import StreamStateError, first_line
 from streamstate.snapshots.calls.epoch_range import epoch_list
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, silent
-from streamstate.state_inspect.inputs.late import delay_past, operator_of
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.inputs.late import delay_past, operator_of_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,13 +65,13 @@ class _Came:
     in_groups: bool
 
 
-def late_rows(
-    query: RecordedQuery, epochs: Iterable[int] | str | None, table: str | None, progress: ProgressCallback | None
+def late_counts(
+    query: CapturedQuery, epochs: Iterable[int] | str | None, table: str | None, progress: ProgressCallback | None
 ) -> pd.DataFrame:
-    """The dropped rows of many epochs, counted, as :meth:`streamstate.History.late_rows`."""
+    """The dropped rows of many epochs, counted, as :meth:`streamstate.History.late_counts`."""
     progress = progress or silent
     entries = query.entries()
-    number = None if table is None else operator_of(query, table)
+    number = None if table is None else operator_of_table(query, table)
     chosen = (
         [int(epoch) for epoch in entries.epochs[-NEWEST:]] if epochs is None else epoch_list(epochs, entries.captured)
     )
@@ -95,7 +95,7 @@ def late_rows(
     return _frame([counted[epoch] for epoch in chosen])
 
 
-def _came(query: RecordedQuery, epoch: int, number: int | None) -> _Came:
+def _came(query: CapturedQuery, epoch: int, number: int | None) -> _Came:
     from pyspark.sql import functions as F
 
     from streamstate.state_inspect.inputs.epoch_input import EpochInput

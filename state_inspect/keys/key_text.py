@@ -136,7 +136,7 @@ def _moment(value: Any, kind: pa.DataType) -> Any:
 
 
 def spelled(value: Any) -> str:
-    r"""A key column's value as the text that :func:`parsed` reads: the text after ``--key COLUMN=``.
+    r"""A key column's value as the text that :func:`parsed_value` reads: the text after ``--key COLUMN=``.
 
     Example:
         >>> spelled("UA"), spelled(None), spelled(b"\x00\xff")
@@ -152,7 +152,7 @@ def spelled(value: Any) -> str:
     return form if isinstance(form, str) else json.dumps(form, ensure_ascii=False)
 
 
-def parsed(text: str, kind: pa.DataType) -> Any:
+def parsed_value(text: str, kind: pa.DataType) -> Any:
     """The value of a key column that a text spells, as :meth:`TableKey.given` takes it; nested values are JSON.
 
     Raises:

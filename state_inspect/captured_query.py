@@ -1,6 +1,6 @@
 """What the store holds of one query: its manifest, its place in the lineage and the index of its state tables.
 
-:class:`History` is what users see. The functions behind its methods take the :class:`RecordedQuery` that it holds.
+:class:`History` is what users see. The functions behind its methods take the :class:`CapturedQuery` that it holds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class QueryHistory(Protocol):
         """The query's name."""
 
     @property
-    def recorded(self) -> RecordedQuery:
+    def recorded(self) -> CapturedQuery:
         """What the store holds of the query."""
 
 
@@ -121,7 +121,7 @@ class ChangeLog:
         return self.facts.keyframe_of(epoch)
 
 
-class RecordedQuery:
+class CapturedQuery:
     """The epochs of one query and the temporal index of its state tables.
 
     ``related`` returns the history of another query of the store.

@@ -17,9 +17,9 @@ from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY
 from streamstate.snapshots.store.changelog import DELETE
 from streamstate.snapshots.store.duckdb_sql import listed
-from streamstate.state_inspect.key_text import arguments, as_window, converted, in_magic, is_window, parsed
-from streamstate.state_inspect.keys import SESSION_START, Keys, key_of, session_column
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.keys.key_rows import SESSION_START, Keys, given_key, session_column
+from streamstate.state_inspect.keys.key_text import arguments, as_window, converted, in_magic, is_window, parsed_value
 from streamstate.state_inspect.results.naming import key_aliases, naming_note
 from streamstate.state_inspect.results.results import shown_columns
 from streamstate.state_inspect.rows import python_values, row_tuples
@@ -41,13 +41,13 @@ class TableKey:
     """The key columns, in the order on disk."""
     schema: pa.Schema
     """The types of all columns."""
-    query: RecordedQuery
+    query: CapturedQuery
     """The query."""
     find: Callable[[], Mapping[str, Any] | None]
     """Returns a key that the table has; None if it has no rows."""
 
     @classmethod
-    def of(cls, query: RecordedQuery, table: str) -> TableKey:
+    def of(cls, query: CapturedQuery, table: str) -> TableKey:
         """The key of a table of a query."""
         shown = shown_columns(query, table)
         find = partial(_some_key, query, shown.state, shown.state_keys)  # only for an error
@@ -73,7 +73,7 @@ class TableKey:
             UnknownColumnError: a name is not a key column.
             InvalidArgumentError: a column is missing, or a value does not fit its type.
         """
-        return self._checked(key_of(given, self.columns), whole=whole, without=without, spelling=spelling)
+        return self._checked(given_key(given, self.columns), whole=whole, without=without, spelling=spelling)
 
     def _checked(
         self,
@@ -109,7 +109,7 @@ class TableKey:
                 raise InvalidArgumentError(f"Invalid key {text!r}: expected COLUMN=VALUE.{self.example(spelling)}")
             kind = self.schema.field(name).type if name in self.schema.names else pa.string()
             try:
-                key[name] = parsed(value, kind)
+                key[name] = parsed_value(value, kind)
             except ValueError as error:
                 raise self._invalid(name, value, error, spelling) from None
         return self._checked(key, whole=whole, without=without, spelling=spelling)
@@ -214,7 +214,7 @@ class TableKey:
         return f"\n{note}{example}" if note else example
 
 
-def _some_key(query: RecordedQuery, state: str, names: Mapping[str, str]) -> dict[str, Any] | None:
+def _some_key(query: CapturedQuery, state: str, names: Mapping[str, str]) -> dict[str, Any] | None:
     """A key that a state table has, or had, by the names in ``names``: from what is loaded, or from the newest file."""
     own = list(names.values())
     for held in query.index.loaded(query.name, state):

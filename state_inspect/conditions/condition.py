@@ -17,7 +17,7 @@ from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import TIME
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.keys import key_condition
+from streamstate.state_inspect.keys.key_rows import key_condition
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
@@ -77,7 +77,7 @@ class ConditionInPart:
         return f"({epoch} <= {self.first})"
 
 
-def first_epoch(condition: Condition, index: Index, entries: Sequence[Entry]) -> int | None:
+def first_epoch_met(condition: Condition, index: Index, entries: Sequence[Entry]) -> int | None:
     """The first epoch at which any row met the condition; see :meth:`History.first`."""
     relation, high = condition.table.relation, condition.table.high
     sql = f"SELECT min(_valid_from) AS epoch FROM {relation} WHERE _valid_from <= {high} AND {condition.sql}"
