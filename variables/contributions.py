@@ -21,7 +21,7 @@ from streamstate.variables.version_bytes import decoded_contribution
 from streamstate.variables.version_log import VersionLog
 
 RETRIED = "-"
-"""What stands for the operator where an attempt says that those before it do not count."""
+"""The operator in a mark that earlier attempts of a task do not count."""
 _STAGED = re.compile(r"(\d+)\.(\d+)\.([^.]+)" + r"\.(-?\d+)" * 4, re.ASCII)
 # Runs that are long over are forgotten. With ``bounded(k)``, contributions of many runs may wait to be merged.
 _RUNS = 1000
@@ -66,7 +66,7 @@ class Staged:
 
 
 def stage_group(key: str, query: str) -> str:
-    """The group in which a query's tasks stage what they contribute to a variable; ``key``: its declaration's."""
+    """Return the group in which a query's tasks stage contributions to a variable."""
     return f"stage/{key}/{quote(query, safe='')}"
 
 
@@ -94,7 +94,7 @@ def begin_run(transport: Transport, query: str, committed: int) -> int:
 
 
 def run_of(transport: Transport, query: str, epoch: int) -> int:
-    """The run that committed an epoch: the last one that began before the epoch was committed."""
+    """Return the run that committed an epoch: the last one that began before the epoch was committed."""
     group = _runs_group(query)
     for run in sorted(numbers_among(transport.names(group)), reverse=True):
         began_after = transport.get(group, str(run))
@@ -130,7 +130,7 @@ def take_in(log: VersionLog, query: str, committed: int) -> None:
 
 
 def _counted(staged: Iterable[Staged]) -> list[Staged]:
-    """Those of the newest attempt of each operator and partition, in a fixed order."""
+    """Return those of the newest attempt of each operator and partition, in a fixed order."""
     everything = sorted(staged)
     retried: dict[tuple[int, int], int] = {}
     for made in everything:

@@ -1,4 +1,4 @@
-"""What is declared of a shared variable: its type, its merge, how it is used and how fresh readers see it."""
+"""Declarations of shared variables: type, merge, access and consistency."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Function: TypeAlias = Callable[[Any, Any], Any]
 
 
 def check_variable_name(name: object) -> str:
-    """The name, if it can name a variable, which is also a folder and an SQL relation.
+    """Return the name, if it can name a variable, which is also a folder and an SQL relation.
 
     Raises:
         InvalidNameError: it cannot.
@@ -44,7 +44,7 @@ def check_variable_name(name: object) -> str:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is declared of a variable; two notebooks that use it must declare the same.
+    """The declaration of a variable; two notebooks that use it must declare the same.
 
     Attributes:
         name: its name.
@@ -72,14 +72,14 @@ class Declaration:
 
     @property
     def key(self) -> str:
-        """What its groups in a transport are called by."""
+        """The name of its groups in a transport."""
         return f"{self.name}-{self.identity}"
 
     @classmethod
     def checked(
         cls, name: str, type_: Any, *, init: Any, merge: str | Function, access: str, consistency: Any
     ) -> Declaration:
-        """A declaration, if it is valid.
+        """Return a declaration, if it is valid.
 
         Raises:
             InvalidNameError, InvalidArgumentError: a part of it is not.
@@ -139,11 +139,11 @@ class Declaration:
 
     @property
     def is_bound(self) -> bool:
-        """Whether epochs are bound to versions."""
+        """True if epochs are bound to versions."""
         return self.access == "read-mostly" and self.consistency != LATEST
 
     def text(self) -> str:
-        """The declaration as JSON, without the function."""
+        """Return the declaration as JSON, without the function."""
         return json.dumps(
             {
                 "name": self.name,
@@ -160,7 +160,7 @@ class Declaration:
 
     @classmethod
     def from_text(cls, text: str, function: Function | None = None, store: str = "") -> Declaration:
-        """A declaration from JSON; its first value is in version 0, not here.
+        """Return a declaration from JSON; its first value is in version 0, not here.
 
         Raises:
             VariableError: it is damaged.
@@ -180,7 +180,7 @@ class Declaration:
         return made
 
     def differences(self, text: str) -> list[str]:
-        """How it differs from a declaration in JSON, a line each."""
+        """Return the differences from a declaration in JSON, one per line."""
         here, there = json.loads(self.text()), json.loads(text)
         del here["identity"]
         # As text: not a number is not equal to itself.
@@ -201,7 +201,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _digest(function: Function) -> str:
-    """What tells a function from others: its code, wherever it is defined."""
+    """Return a digest of a function's code, wherever it is defined."""
     code = getattr(function, "__code__", None)
     if code is None:
         return f"{function!r}"

@@ -1,4 +1,4 @@
-"""What a shared variable does inside a task of Spark: it reads the version of the epoch, and collects contributions.
+"""Shared variables inside a task of Spark: reading the version of the epoch, and collecting contributions.
 
 A task learns its query and epoch from Spark's local properties, and the epoch's versions from the query's offset log.
 Contributions are staged when the Python worker reports the task's accumulators, which is before the task succeeds.
@@ -56,18 +56,18 @@ class QueryRun:
     bound: str = ""
 
     def text(self) -> str:
-        """The value of the local property."""
+        """Return the value of the local property."""
         return json.dumps(self.__dict__)
 
     @classmethod
     @functools.lru_cache(maxsize=16)
     def of(cls, text: str) -> QueryRun:
-        """The run that a local property tells of."""
+        """Return the run that a local property tells of."""
         known = json.loads(text)
         return cls(**known | {name: tuple(known.get(name, ())) for name in ("variables", "keys")})
 
     def binding(self, epoch: int) -> Binding:
-        """What an epoch is bound to."""
+        """Return the binding of an epoch."""
         return _binding(self, epoch)
 
 
@@ -90,7 +90,7 @@ def _binding(run: QueryRun, epoch: int) -> Binding:
 
 @dataclass(frozen=True)
 class Here:
-    """Where code runs: in which epoch of which run, and in which attempt of which task.
+    """The place where code runs: the epoch of a run, and the attempt of a task.
 
     Attributes:
         partition, attempt, stage: of the task; −1 in the driver's own code, such as a function of ``foreachBatch``.
@@ -106,7 +106,7 @@ class Here:
 
 
 def here() -> Here | None:
-    """Where this code runs; None outside of the epochs of queries, such as in a notebook's cell.
+    """Return where this code runs; None outside the epochs of queries, such as in a notebook's cell.
 
     Raises:
         VariableError: it is a task of a query that was not started with shared variables.
@@ -129,13 +129,13 @@ def here() -> Here | None:
 
 
 def is_local(context: SparkContext) -> bool:
-    """Whether a session's tasks run on the driver's machine, in its own process."""
+    """Return whether a session's tasks run on the driver's machine, in its own process."""
     master = str(context.master)
     return master == "local" or master.startswith("local[")
 
 
 def key_for_tasks() -> DriverKey | None:
-    """The key that tasks need to reach the driver's server; None if they run where the driver does."""
+    """Return the key that tasks need to reach the driver's server; None if they run where the driver does."""
     context = SparkContext._active_spark_context
     return learned_key() if context is None or is_local(context) else own_key()
 
@@ -154,7 +154,7 @@ _values: dict[tuple[str, int, int], dict[str, Any]] = {}
 
 @dataclass
 class _Task:
-    """What the task of a worker has collected, or a query's function in the driver, by variable and operator."""
+    """Contributions collected by a worker's task, or by a query's function in the driver, by variable and operator."""
 
     at: Here | None = None
     collected: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -170,7 +170,7 @@ def _task(query: str = "") -> _Task:
 
 
 def read_in_task(declaration: Declaration, at: Here) -> Any:
-    """A variable's value in the epoch of a task."""
+    """Return a variable's value in the epoch of a task."""
     key = (at.run.query, at.run.number, at.epoch)
     known = _values.get(key)
     if known is None:
@@ -189,7 +189,7 @@ def read_in_task(declaration: Declaration, at: Here) -> Any:
 
 
 def version_in_epoch(declaration: Declaration, at: Here) -> Version:
-    """Which version of a variable the epoch of a task sees."""
+    """Return the version of a variable that the epoch of a task sees."""
     name = declaration.name
     if name not in at.run.variables:
         raise VariableError(
@@ -209,7 +209,7 @@ def version_in_epoch(declaration: Declaration, at: Here) -> Version:
 
 
 def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
-    """The log of a variable, as this process keeps it."""
+    """Return the log of a variable, as this process keeps it."""
     key = (transport, declaration.key, branch)
     if key not in _logs:
         _logs[key] = VersionLog(
@@ -260,7 +260,7 @@ def _staged(at: Here, operator: str) -> Staged:
 
 
 def operator_at(depth: int, given: str | None) -> str:
-    """What tells an operator from others: a name, or else the place in the code that calls ``add``."""
+    """Return the identity of an operator: its name, or else the place in the code that calls ``add``."""
     if given is not None:
         return hashlib.sha256(given.encode()).hexdigest()[:12]
     return _place(sys._getframe(depth + 1).f_code)  # noqa: SLF001 (what inspect.currentframe returns, without its cost)
@@ -305,11 +305,11 @@ class _Nothing(AccumulatorParam[Any]):
     """An accumulator that adds nothing up."""
 
     def zero(self, value: Any) -> Any:
-        """What each task starts with."""
+        """Return the value that each task starts with."""
         return value
 
     def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802 (Spark's)
-        """What a task reports is ignored: what it staged counts."""
+        """Ignore a task's report: only staged contributions count."""
         return value1
 
 
@@ -317,7 +317,7 @@ _accumulators: dict[str, Accumulator[Any]] = {}
 
 
 def task_end() -> Accumulator[Any] | None:
-    """What makes tasks stage their contributions, if it is among what they are given; None without a session."""
+    """Return an accumulator that makes tasks stage their contributions; None without a session."""
     context = SparkContext._active_spark_context
     if context is None:
         return None

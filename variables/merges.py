@@ -77,12 +77,12 @@ def _last(_a: Any, b: Any) -> Any:
 
 
 def _min(a: Any, b: Any) -> Any:
-    """The smaller one; what is missing is neither."""
+    """Return the smaller one; what is missing is neither."""
     return b if a is None else a if b is None else min(a, b)
 
 
 def _max(a: Any, b: Any) -> Any:
-    """The larger one; what is missing is neither."""
+    """Return the larger one; what is missing is neither."""
     return b if a is None else a if b is None else max(a, b)
 
 
@@ -103,7 +103,7 @@ NAMES = (*_SIMPLE, "union", "append", "append(N)", *_OTHER)
 
 
 def merge_of(given: Any, type_: DeclaredType, name: str) -> Merge:
-    """The merge for a name, or for a function of two values of the type.
+    """Return the merge for a name, or for a function of two values of the type.
 
     Raises:
         InvalidArgumentError: there is none, it does not fit the type, or it is not associative and commutative.
@@ -152,7 +152,7 @@ def _require(fits: bool, merge: str, type_: DeclaredType, example: str) -> None:
 
 
 def _checked(function: Callable[[Any, Any], Any], type_: DeclaredType, name: str) -> Merge:
-    """A function of the user's as a merge, tried with values of the type."""
+    """Return a function of the user's as a merge, tried with values of the type."""
     random_, arrow = random.Random(0), type_.arrow  # noqa: S311 (values to try)
     what = f"the merge of {name} must return a {type_.text}"
     for _ in range(_TRIALS):
@@ -181,7 +181,7 @@ def _checked(function: Callable[[Any, Any], Any], type_: DeclaredType, name: str
 
 
 def equal_values(a: Any, b: Any) -> bool:
-    """Whether two values are equal, floating-point numbers but for rounding."""
+    """Return whether two values are equal, up to rounding of floating-point numbers."""
     if isinstance(a, float) and isinstance(b, float):
         return a == b or abs(a - b) <= 1e-9 * max(abs(a), abs(b))
     if isinstance(a, dict) and isinstance(b, dict):

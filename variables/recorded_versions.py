@@ -59,7 +59,7 @@ class VersionRecorder:
         self._dropped = -1
 
     def recorded(self) -> int:
-        """The newest version in the store; −1 if it has none."""
+        """Return the newest version in the store; −1 if it has none."""
         self._manifest.refresh()
         newest = self._manifest.newest
         return -1 if newest is None else newest.epoch
@@ -114,11 +114,11 @@ class VersionRecorder:
         self._manifest.append(manifest, f"{application}/_epochs")
 
     def _due(self, since: int, live: int, changes: int) -> bool:
-        """Whether a version is written whole: reading any other must not have to go back far."""
+        """Return whether to write a version whole, so that reading others need not go back far."""
         return since >= _KEYFRAME_EVERY if not self._declaration.type.is_map else since * max(changes, 1) > 2 * live
 
     def _rows(self, entry: VersionEntry, before: TableEntry | None) -> list[dict[str, Any]]:
-        """The rows of a version: of a map, only of the entries that changed."""
+        """Return the rows of a version: of a map, only of the entries that changed."""
         marks = {EPOCH: entry.number, PARTITION: 0}
         if not self._declaration.type.is_map:
             return [marks | {CHANGE: PUT} | self._columns(self._log.state(entry.number))]
@@ -140,7 +140,7 @@ class VersionRecorder:
 
 
 def value_row(declaration: Declaration, state: Any) -> dict[str, Any]:
-    """The columns of a variable that is no map: its value, and its merge's state if that is not the value."""
+    """Return the columns of a variable that is no map: its value, and its merge's state if that is not the value."""
     merging = declaration.merging
     value = merging.value(state)
     row = {VALUE: list(value) if declaration.type.is_set and value is not None else value}
@@ -148,7 +148,7 @@ def value_row(declaration: Declaration, state: Any) -> dict[str, Any]:
 
 
 def table_schema(declaration: Declaration) -> pa.Schema:
-    """The columns of a variable's table."""
+    """Return the columns of a variable's table."""
     marks = [(EPOCH, pa.int64()), (CHANGE, pa.string()), (PARTITION, pa.int32())]
     arrow = declaration.type.arrow
     if declaration.type.is_map:
@@ -161,7 +161,7 @@ def table_schema(declaration: Declaration) -> pa.Schema:
 
 
 def recorded_state(declaration: Declaration, number: int) -> Any:
-    """The state of a version, from the store.
+    """Return the state of a version, from the store.
 
     Raises:
         VariableError: the store does not have it.

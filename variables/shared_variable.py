@@ -64,17 +64,17 @@ class SharedVariable:
 
     @property
     def declaration(self) -> Declaration:
-        """What was declared, for parts of streamstate that bind it."""
+        """The declaration, for parts of streamstate that bind it."""
         return self._declaration
 
     @property
     def transport(self) -> str:
-        """Where its versions are kept while queries run, for parts of streamstate that bind it."""
+        """The transport that keeps its versions while queries run, for parts of streamstate that bind it."""
         return self._transport
 
     @property
     def storage_options(self) -> Mapping[str, str] | None:
-        """What reaches its store, for parts of streamstate that read that."""
+        """Options for its store, for parts of streamstate that read it."""
         return self._options
 
     @property
@@ -89,7 +89,7 @@ class SharedVariable:
         return VersionLog(transport_at(self._transport), self._declaration, "", recorded)
 
     def get(self) -> Any:
-        """The value: in a notebook the newest, in an operator the one that its epoch is bound to.
+        """Return the value: in a notebook the newest, in an operator the one that its epoch is bound to.
 
         Do not change what it returns: a worker returns one object to all who ask. Of a map, an operator gets a view.
 
@@ -203,7 +203,7 @@ class SharedVariable:
         collect(self._declaration, at, value, named, reported=self._ends_reported and at.attempt >= 0)
 
     def history(self) -> pd.DataFrame:
-        """All versions that the store keeps.
+        """Return all versions that the store keeps.
 
         Returns:
             One row per version, ascending. The columns are ``version``, ``value`` (not for maps: ask
@@ -306,7 +306,7 @@ class SharedVariable:
 
 
 def _in_worker(declaration: Declaration, transport: str, end: object, key: DriverKey | None) -> SharedVariable:
-    """The variable that was sent to a worker; ``end`` stages its contributions when the task ends."""
+    """Return the variable that was sent to a worker; ``end`` stages its contributions when the task ends."""
     learn(key)
     return SharedVariable(declaration, transport, None, ends_reported=end is not None)
 

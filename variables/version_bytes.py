@@ -74,7 +74,7 @@ class VersionEntry:
 
 
 def encoded_version(entry: VersionEntry, declaration: Declaration) -> bytes:
-    """A version as bytes.
+    """Return a version as bytes.
 
     Raises:
         InvalidArgumentError: they are too many.
@@ -106,7 +106,7 @@ def _version_schema(declaration: Declaration) -> pa.Schema:
 
 
 def decoded_version(number: int, data: bytes, declaration: Declaration, *, with_state: bool, what: str) -> VersionEntry:
-    """A version from bytes; without its state if only what changed is needed.
+    """Return a version from bytes; without its state if only what changed is needed.
 
     Raises:
         VariableError: they are damaged; ``what`` says which version it is.
@@ -124,14 +124,14 @@ def decoded_version(number: int, data: bytes, declaration: Declaration, *, with_
 
 
 def encoded_contribution(state: Any, declaration: Declaration) -> bytes:
-    """What a task contributes, as bytes."""
+    """Return a task's contribution as bytes."""
     state_type = declaration.merging.state
     schema = pa.schema([("state", state_type)])
     return within_limit(_ipc(pa.record_batch([_column(state, state_type)], schema=schema)), declaration.name)
 
 
 def decoded_contribution(data: bytes, declaration: Declaration) -> Any:
-    """What a task contributed, from bytes."""
+    """Return a task's contribution from bytes."""
     try:
         _, batch = _row(data, pa.schema([("state", declaration.merging.state)]))
         return _value(batch.column(0))
@@ -140,7 +140,7 @@ def decoded_contribution(data: bytes, declaration: Declaration) -> Any:
 
 
 def within_limit(data: bytes, name: str) -> bytes:
-    """The bytes, if they are not too many for one version.
+    """Return the bytes, if they are not too many for one version.
 
     Raises:
         InvalidArgumentError: they are.
@@ -172,7 +172,7 @@ def _ipc(batch: pa.RecordBatch) -> bytes:
 
 
 def _row(data: bytes, schema: pa.Schema) -> tuple[Mapping[bytes, bytes], pa.RecordBatch]:
-    """The metadata and the one row of bytes that have the columns of a schema."""
+    """Return the metadata and the one row of bytes that have the columns of a schema."""
     mark, length, digest = _SEAL.unpack_from(data) if len(data) >= _SEAL.size else (b"", 0, b"")
     if mark != _MARK:
         raise ValueError("it does not begin as a version does; another release of streamstate may have written it")
@@ -194,7 +194,7 @@ def _row(data: bytes, schema: pa.Schema) -> tuple[Mapping[bytes, bytes], pa.Reco
 
 
 def _is_compressed(message: bytes) -> bool:
-    """Whether the message of a batch of rows has a ``compression``: FlatBuffers, in Arrow's ``Message.fbs``."""
+    """Return whether a message of a batch has a ``compression``: FlatBuffers, in Arrow's ``Message.fbs``."""
     batch = _field(message, _u32(message, 0), 2)
     if batch is None:
         raise ValueError("it has no rows")
@@ -202,7 +202,7 @@ def _is_compressed(message: bytes) -> bool:
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
-    """Where a field of a FlatBuffers table is; None if the table does not have it."""
+    """Return the position of a field of a FlatBuffers table; None if the table lacks it."""
     (back,) = struct.unpack_from("<i", data, table)
     fields = table - back
     size, at = struct.unpack_from("<H", data, fields)[0], 4 + 2 * number
@@ -216,7 +216,7 @@ def _u32(data: bytes, at: int) -> int:
 
 
 def _header(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """What is known of a version besides its state."""
+    """Return the facts on a version besides its state."""
     header: dict[str, Any] = json.loads(metadata[_META])
     for name, kind in _HEADER.items():
         if not isinstance(header[name], kind):

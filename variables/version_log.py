@@ -57,15 +57,15 @@ class VersionLog:
         return self.declaration.name
 
     def numbers(self) -> list[int]:
-        """The numbers of the versions in the transport, ascending."""
+        """Return the numbers of the versions in the transport, ascending."""
         return sorted(numbers_among(self.transport.names(self.group), width=_WIDTH))
 
     def head(self) -> int:
-        """The newest version's number; −1 if there is none."""
+        """Return the newest version's number; −1 if there is none."""
         return max(self.numbers(), default=-1)
 
     def entry(self, number: int) -> VersionEntry:
-        """A version.
+        """Return a version.
 
         Raises:
             VariableError: the transport does not have it.
@@ -77,7 +77,7 @@ class VersionLog:
         return found
 
     def gone(self, number: int) -> VariableError:
-        """The error for a version that is neither in the transport nor in the store."""
+        """Return the error for a version that is neither in the transport nor in the store."""
         return VariableError(
             f"Version {number} of {self.name} is gone: neither {self.transport.address} nor the store has it.\n"
             "Was the transport emptied, or the store copied without it? Nothing was read in its place."
@@ -91,7 +91,7 @@ class VersionLog:
         )
 
     def state(self, number: int) -> Any:
-        """The state at a version, which others may hold too and nobody changes.
+        """Return the state at a version, which others may hold too and nobody changes.
 
         Raises:
             VariableError, TransportError: as :meth:`entry`.
@@ -125,7 +125,7 @@ class VersionLog:
         return self.recorded(number)
 
     def value(self, number: int) -> Any:
-        """The value at a version; of a map, a view that cannot be changed, which is empty if nothing was set."""
+        """Return the value at a version; of a map, a view that cannot be changed, which is empty if nothing was set."""
         try:
             found = self.declaration.merging.value(self.state(number))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -183,7 +183,7 @@ class VersionLog:
         return self._published(made)
 
     def _next(self, newest: VersionEntry, **made: Any) -> VersionEntry:
-        """The version after the newest; of a map, whole only now and then."""
+        """Return the version after the newest; of a map, whole only now and then."""
         entry = replace(VersionEntry(newest.number + 1, "", "", datetime.now(UTC), newest.sets, newest.merged), **made)
         if not self.declaration.type.is_map or not entry.number % _WHOLE_EVERY or entry.change is None:
             return entry
@@ -215,7 +215,7 @@ class Overtaken(Exception):  # noqa: N818 (it never leaves this room)
 
 
 def _changes(before: dict[Any, Any] | None, after: dict[Any, Any] | None) -> tuple[dict[Any, Any], tuple[Any, ...]]:
-    """The entries of a map that are new or changed, and the keys that are gone."""
+    """Return the entries of a map that are new or changed, and the keys that are gone."""
     old, new = before or {}, after or {}
     changed = {key: value for key, value in new.items() if key not in old or old[key] != value}
     return changed, tuple(key for key in old if key not in new)
@@ -226,5 +226,5 @@ def _spelled(number: int) -> str:
 
 
 def as_version(log: VersionLog, number: int) -> Version:
-    """A version of a log as bindings name it."""
+    """Return a version of a log as bindings name it."""
     return Version(number, log.branch)

@@ -104,14 +104,14 @@ class _Advisor:
         yield from kept_by_user_code(self._query)
 
     def _policy(self) -> str:
-        """The policy for several watermarks: the one that the checkpoint is pinned to or, without one, the plan's."""
+        """Return the policy for several watermarks: the checkpoint's or, without one, the plan's."""
         recorded = MIN if self._plan is None else self._plan.watermark_policy
         with suppress(*_UNREADABLE):
             return pinned_policy(self._checkpoint) or recorded
         return recorded
 
     def _ahead(self, stall: Stall) -> bool | None:
-        """True if the state has events that would have moved the watermark, had it been theirs; None if not known."""
+        """Return whether the state has events later than the watermark and its delay; None if not known."""
         if self._plan is None or not self._plan.event_times:
             return None
         newest: list[datetime] = []
@@ -126,7 +126,7 @@ class _Advisor:
 
 
 def _local_checkpoint(query: CapturedQuery) -> CheckpointFiles | None:
-    """The query's checkpoint, if it is on this disk and still the one that was captured."""
+    """Return the query's checkpoint, if it is on this disk and still the one that was captured."""
     branch = required_query(query.layout, query.name)
     with suppress(*_UNREADABLE):
         if branch.checkpoint and local_path(branch.checkpoint) is not None:

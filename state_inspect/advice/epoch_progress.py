@@ -35,7 +35,7 @@ class EpochProgress:
         return {str(source): offset for source, offset in known.items() if FORMAT not in str(offset)}
 
     def read_more_than(self, before: EpochProgress | None) -> bool:
-        """True if the epoch read anything that the one before had not read."""
+        """Return True if the epoch read anything that the one before had not read."""
         if before is None or self.offsets is None or before.offsets is None:
             return self.offsets is not None
         if FORMAT in self.offsets:
@@ -76,5 +76,5 @@ def progress_in_checkpoint(checkpoint: CheckpointFiles, epochs: Iterable[int]) -
 
 
 def _known(watermark: datetime | None) -> datetime | None:
-    """The watermark; None if it is the one of 1970 with which Spark begins."""
+    """Return the watermark; None if it is the one of 1970 with which Spark begins."""
     return watermark if watermark is not None and watermark.timestamp() > 0 else None

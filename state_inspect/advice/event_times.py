@@ -66,12 +66,12 @@ def timed_rows(
 
 
 def _begin(tree: Expression) -> Expression:
-    """The start of a window, for its end; other times are those of events themselves."""
+    """Return the start of a window, for its end; other times are those of events themselves."""
     return {**tree, "at": 0} if tree.get("is") == "GetStructField" else tree
 
 
 def _micros(tree: Expression, names: Mapping[str, list[str]]) -> str:
-    """A time in microseconds since 1970 as SQL."""
+    """Return a time in microseconds since 1970 as SQL."""
 
     def column(state: Expression) -> str:
         part, at = names[str(state["part"])], int(state["at"])

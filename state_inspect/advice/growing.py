@@ -20,7 +20,7 @@ _SLOWED = 4
 
 
 def growth_advice(query: CapturedQuery, kept: Iterable[KeptState], since: int, reads: Reads) -> Iterator[Advice]:
-    """Advise on states that are kept, as far as they grew and lost no row.
+    """Advise on kept states that grew and lost no row.
 
     Args:
         query: the query.
@@ -43,14 +43,14 @@ def growth_advice(query: CapturedQuery, kept: Iterable[KeptState], since: int, r
 
 
 def _lost_none(query: CapturedQuery, state: KeptState, epochs: tuple[int, int], reads: Reads) -> bool:
-    """True if no row was removed in some epochs, or if that may not be read and no user code can have done it."""
+    """Return True if no row was removed in some epochs, or if that may not be read and is unlikely."""
     if all(map(reads, state.tables)):
         return not any(removed_rows(query, table, *epochs) for table in state.tables)
     return not state.by_user_code
 
 
 def _goes_on(rows: Sequence[int]) -> bool:
-    """True if a state grew in both halves of the epochs, and did not slow down much."""
+    """Return True if a state grew in both halves of the epochs, and did not slow down much."""
     earlier, later = rows[1] - rows[0], rows[2] - rows[1]
     return later > 0 and later * _SLOWED >= earlier
 
@@ -58,7 +58,7 @@ def _goes_on(rows: Sequence[int]) -> bool:
 def _rows(
     query: CapturedQuery, tables: Sequence[str], epochs: tuple[int, int, int], reads: Reads
 ) -> tuple[int, int, int] | None:
-    """The rows of some tables together at three epochs; None if they are not known."""
+    """Return the rows of some tables together at three epochs; None if they are not known."""
     totals = [0, 0, 0]
     for table in tables:
         entries = [entry for epoch in epochs if (entry := query.known_entries.of(epoch)) and table in entry.tables]

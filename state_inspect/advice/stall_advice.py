@@ -54,7 +54,7 @@ def holders(found: Stall, watermarks: Watermarks, *, ahead: bool | None) -> tupl
 
 
 def deserves_advice(found: Stall, watermarks: Watermarks, held_by: Sequence[IdleSource]) -> bool:
-    """True if a stall is worth a sentence: without an idle source, event times may just have a low resolution."""
+    """Return whether to report a stall: without an idle source, event times may just have a low resolution."""
     suspected = held_by or (found.idle if watermarks.declared is None else ())
     return bool(suspected) or found.epochs >= _WITHOUT_HOLDER
 

@@ -86,7 +86,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _never_returned(query: CapturedQuery, table: str, progress: Sequence[EpochProgress]) -> bool:
-    """True if a query has been captured from its first epoch on, and no row of a state has been removed since."""
+    """Return True if a query was captured from its first epoch on and no row of a state was removed."""
     first, last = progress[0].epoch, progress[-1].epoch
     pairs = zip([None, *progress], progress, strict=False)
     read = sum(epoch.read_more_than(before) for before, epoch in pairs)
@@ -94,7 +94,7 @@ def _never_returned(query: CapturedQuery, table: str, progress: Sequence[EpochPr
 
 
 def _until(first: datetime, watermark: datetime | None) -> str:
-    """The watermark at which the first of them is returned, and what is missing until then."""
+    """Return the watermark at which the first of them is returned, and what is missing until then."""
     if watermark is None:
         return f"until the watermark is {timestamp(first)}, and there is none yet"
     missing = timedelta(seconds=ceil((first - watermark).total_seconds()))

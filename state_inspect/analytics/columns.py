@@ -1,4 +1,4 @@
-"""What each column of a state table holds: its statistics, its histogram and its size."""
+"""Statistics, histograms and sizes of a state table's columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Query = Callable[[str], pa.Table]
 
 
 def column_summary(schema: pa.Schema, keys: Sequence[str], rows_sql: str, rows: int, query: Query) -> pd.DataFrame:
-    """One row per column of a state table; see :meth:`StateTable.summary`."""
+    """Return one row per column of a state table; see :meth:`StateTable.summary`."""
     fields = list(schema)
     found: list[dict[str, Any]] = []
     for start in range(0, len(fields), _TOGETHER):
@@ -41,7 +41,7 @@ def column_summary(schema: pa.Schema, keys: Sequence[str], rows_sql: str, rows: 
 
 
 def _facts(fields: Sequence[pa.Field], rows: str, query: Query, *, exact: bool) -> list[dict[str, Any]]:
-    """The statistics of some columns, in one pass over the rows."""
+    """Return the statistics of some columns, in one pass over the rows."""
     expressions = [
         f"{sql} AS {quoted(f'{at} {fact}')}"
         for at, field in enumerate(fields)
@@ -60,7 +60,7 @@ def _facts(fields: Sequence[pa.Field], rows: str, query: Query, *, exact: bool) 
 
 
 def _statistics(column: pa.Field, *, exact: bool) -> list[tuple[str, str]]:
-    """The statistics that a column's type has, each with its SQL."""
+    """Return the statistics that a column's type has, each with its SQL."""
     name, kind = quoted(column.name), column.type
     facts = [
         ("nulls", f"count(*) - count({name})"),
@@ -95,7 +95,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _bytes_of(column: pa.Field) -> str:
-    """SQL for the size of a column's value, before encoding or compression; 0 if the value is missing.
+    """Return SQL for the size of a column's value, before encoding or compression; 0 if the value is missing.
 
     Fixed-width types take their width (8 for a long), strings their UTF-8, binaries their bytes, and nested values
     roughly the length of their text.
@@ -111,12 +111,12 @@ def _bytes_of(column: pa.Field) -> str:
 
 
 def bytes_of_row(columns: Iterable[pa.Field]) -> str:
-    """SQL for the size of a row's values."""
+    """Return SQL for the size of a row's values."""
     return " + ".join(_bytes_of(column) for column in columns) or "0"
 
 
 def column_histogram(column: pa.Field, rows: str, bins: Any, query: Query) -> pd.DataFrame:
-    """The values of a column by interval, or its most frequent values; see :meth:`StateTable.histogram`."""
+    """Return the values of a column by interval, or its most frequent values; see :meth:`StateTable.histogram`."""
     whole_number(bins, "bins", most=_MOST_BINS)
     name, kind = quoted(column.name), column.type
     if _is_number(kind):
@@ -150,7 +150,7 @@ def _intervals(value: str, rows: str, bins: int, query: Query) -> pd.DataFrame:
 
 
 def _edges(low: float | None, high: float | None, bins: int) -> list[float]:
-    """The ends of the intervals, ascending: one interval if all values are equal, none if there are no values."""
+    """Return the ends of the intervals, ascending; a single interval if all values are equal."""
     if low is None or high is None:
         return []
     if low == high:

@@ -64,5 +64,5 @@ def behind_commit(entry: Entry) -> timedelta | None:
 
 
 def _known(watermark: datetime | None) -> datetime | None:
-    """The watermark; None if it is the one of 1970 with which Spark begins."""
+    """Return the watermark; None if it is the one of 1970 with which Spark begins."""
     return watermark if watermark is not None and watermark.timestamp() > 0 else None

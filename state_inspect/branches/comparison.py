@@ -65,7 +65,7 @@ class Comparison:
         """Tables and columns that are not compared, because one lacks them or has them with another type."""
 
     def epochs(self) -> pd.DataFrame:
-        """One row per epoch and state table, ascending.
+        """Return one row per epoch and state table, ascending.
 
         Columns: ``epoch``, ``table``, ``rows`` and ``other_rows`` (here and there), ``differing`` (keys that both have
         with different values), ``only_here``, ``only_there``, ``fingerprint`` and ``other_fingerprint`` (of the
@@ -99,7 +99,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether both have the same tables and columns, and the same rows at every epoch.
+        """True if both have the same tables and columns, and the same rows at every epoch.
 
         Example:
             >>> history.compare(replay).same  # doctest: +SKIP
@@ -128,7 +128,7 @@ class Comparison:
         return BranchDivergence(epoch, table, key, kind, columns)
 
     def diff(self, epoch: int, table: str | None = None) -> Diff:
-        """What differs at an epoch, from here to there, so that keys that are only there count as added.
+        """Compare an epoch from here to there: keys that are only there count as added.
 
         Args:
             epoch: one of the compared epochs.
@@ -149,7 +149,7 @@ class Comparison:
         return branch_diff(here, there, chosen, history=here.history)
 
     def keys(self, epoch: int, table: str | None = None, *, offset: int = 0, limit: int = 100) -> pd.DataFrame:
-        """The keys that differ at an epoch, sorted by key.
+        """Return the keys that differ at an epoch, sorted by key.
 
         Columns: ``_kind`` (``differing``, ``only here``, ``only there``), the key columns, then for each value column
         ``<column>_here`` and ``<column>_there``.
@@ -185,7 +185,7 @@ class Comparison:
         return next(((epoch, name) for epoch, name in places if any(self._by_table[name].counts[epoch])), None)
 
     def _summary(self) -> list[str]:
-        """The comparison in a few lines."""
+        """Return the comparison in a few lines."""
         epochs = self._compared.epochs
         span = f"epochs {epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"epoch {epochs[0]}"
         tables = f"table{'s' * (len(self.tables) > 1)} {choices(self.tables)}"
@@ -220,7 +220,7 @@ class Comparison:
 
 
 def _value_places(diff: Diff) -> Iterator[tuple[str, int]]:
-    """Each value column with the position of its old value on a page of the diff; the new value is next to it."""
+    """Yield each value column with the position of its old value on a page of the diff; the new value is next to it."""
     at = 1 + len(diff.key_columns)
     for name in diff.value_columns:
         yield name, at

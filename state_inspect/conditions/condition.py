@@ -1,4 +1,4 @@
-"""When a condition on state was met, found from the intervals of the versions rather than epoch by epoch."""
+"""Spans of epochs in which a condition on state was met, from the intervals of the versions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Condition:
 
 
 def failed(error: duckdb.Error) -> InvalidSQLError:
-    """What to raise for a statement with a condition that failed."""
+    """Return the error for a statement with a condition that failed."""
     return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")
 
 
@@ -59,7 +59,7 @@ class ConditionInPart:
 
     @property
     def relation(self) -> str:
-        """What the part is read from."""
+        """The relation that the part is read from."""
         return self.condition.table.relation
 
     @property
@@ -73,12 +73,12 @@ class ConditionInPart:
         return f"greatest(_valid_from, {self.first})"
 
     def goes_on(self, epoch: str) -> str:
-        """Whether a span that begins at an epoch goes on from the part before, which ends with this part's first."""
+        """Return SQL that is true for a span that continues from the part before."""
         return f"({epoch} <= {self.first})"
 
 
 def first_epoch_met(condition: Condition, index: Index, entries: Sequence[Entry]) -> int | None:
-    """The first epoch at which any row met the condition; see :meth:`History.first`."""
+    """Return the first epoch at which any row met the condition; see :meth:`History.first`."""
     relation, high = condition.table.relation, condition.table.high
     sql = f"SELECT min(_valid_from) AS epoch FROM {relation} WHERE _valid_from <= {high} AND {condition.sql}"
     found = condition.query(index, sql)["epoch"][0].as_py()
@@ -94,7 +94,7 @@ def first_epoch_met(condition: Condition, index: Index, entries: Sequence[Entry]
 
 
 def spans(parts: Iterable[ConditionInPart], index: Index, entries: Sequence[Entry]) -> pd.DataFrame:
-    """The spans in which any row met the condition; see :meth:`History.when`."""
+    """Return the spans in which any row met the condition; see :meth:`History.when`."""
     found = _joined(
         parts,
         index,
@@ -125,7 +125,7 @@ def _spans_in(part: ConditionInPart) -> str:
 def spans_per_key(
     parts: Iterable[ConditionInPart], index: Index, entries: Sequence[Entry], names: Sequence[str]
 ) -> pd.DataFrame:
-    """The spans in which each key met the condition; see :meth:`History.when`."""
+    """Return the spans in which each key met the condition; see :meth:`History.when`."""
     keys = [f"k{at}" for at in range(len(names))]
     key = f"{HASH}, {', '.join(keys)}"
     found = _joined(
@@ -161,7 +161,7 @@ def _spans_per_key_in(part: ConditionInPart) -> str:
 def _joined(
     parts: Iterable[ConditionInPart], index: Index, spans_in: Callable[[ConditionInPart], str], sql: str
 ) -> pa.Table:
-    """The spans in all parts, with those joined that go on from one part to the next."""
+    """Return the spans of all parts; those that continue from one part to the next are joined."""
     try:
         return index.query_parts(((spans_in(part), part.condition.parameters) for part in parts), sql)
     except duckdb.Error as error:

@@ -27,7 +27,7 @@ _FILES_AT_ONCE = 8
 
 
 def first_epoch_in_files(query: CapturedQuery, table: str, predicate: str) -> int | None:
-    """The first captured epoch at which any row met a condition; see :meth:`History.first`.
+    """Return the first captured epoch at which any row met a condition; see :meth:`History.first`.
 
     Files are read in the order of their epochs, up to the first that answers it.
     """
@@ -70,7 +70,7 @@ class _Search:
         self._newest = newest
 
     def first_written(self, after: int) -> int | None:
-        """The first epoch after another that wrote a row which meets the condition."""
+        """Return the first epoch after another that wrote a row which meets the condition."""
         best: int | None = None
         read, expected = 0, sum(file.rows or 0 for file in self._files)
         for files in _batched([file for file in self._files if file.may_hold(after + 1, None)]):

@@ -1,4 +1,4 @@
-"""What a condition that somebody asks about is on: the state or the result, of all keys or of one."""
+"""Conditions on a state table or a result, for all keys or one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamstate.state_inspect.temporal_index.interval_table import IntervalTabl
 
 
 def table_of_condition(query: CapturedQuery, predicate: str, table: str | None, key: Mapping[str, Any]) -> str:
-    """The table that a condition is about; without a name the result, if it has the columns, else the state."""
+    """Return the table that a condition is about; without a name the result, if it has the columns, else the state."""
     if table is None and RESULT in results_shown(query):
         columns = shown_columns(query, RESULT)
         try:
@@ -39,7 +39,7 @@ def table_of_condition(query: CapturedQuery, predicate: str, table: str | None, 
 
 
 def condition_on(query: CapturedQuery, predicate: str, table: str, key: Mapping[str, Any]) -> Condition:
-    """A condition on the rows of a state table or a result at all epochs, perhaps only on those of one key."""
+    """Return a condition on the rows of a state table or a result at all epochs, perhaps only on those of one key."""
     columns = shown_columns(query, table)
     given = _given(query, table, key)
     state, is_result = state_of(table)
@@ -51,7 +51,7 @@ def condition_on(query: CapturedQuery, predicate: str, table: str, key: Mapping[
 
 
 def _given(query: CapturedQuery, table: str, key: Mapping[str, Any]) -> dict[str, Any]:
-    """The key that a call gives, or some of its columns, or none."""
+    """Return the key that a call gives, or some of its columns, or none."""
     return TableKey.of(query, table).given(key, whole=False) if key else {}
 
 

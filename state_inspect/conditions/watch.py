@@ -81,7 +81,7 @@ class Watch:
 
     @property
     def running(self) -> bool:
-        """Whether it is still watching."""
+        """True while it watches."""
         return self._thread.is_alive() and not self._stopping.is_set()
 
     def stop(self) -> None:
@@ -116,7 +116,7 @@ class Watch:
             self.error = error
 
     def _events(self) -> Iterator[WatchEvent]:
-        """The events of the epochs that have arrived since the last check."""
+        """Yield the events of the epochs that have arrived since the last check."""
         captured = self._history.recorded.captured()
         for at in range(bisect_right(captured, self.epoch), len(captured)):
             if self._stopping.is_set():
@@ -148,7 +148,7 @@ class Watch:
         return WatchEvent(epoch, to_pandas(found.drop_columns(["_n"])), int(found["_n"][0].as_py()), snapshot)
 
     def _condition(self, first: int, epoch: int) -> Condition:
-        """The condition on the versions from an epoch on; a result is what the query returns at ``epoch``."""
+        """Return the condition on the versions from an epoch on; a result is what the query returns at ``epoch``."""
         query = self._history.recorded
         name = state_name(query, self.table)
         table = query.interval_table(name, first)

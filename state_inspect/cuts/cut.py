@@ -71,7 +71,7 @@ class Cut:
         return self._store.sql(sql, **options)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per query: ``query``, ``epoch``, ``committed_at``, ``watermark``, ``rows`` (of all its tables)."""
+        """Return a row per query: ``query``, ``epoch``, ``committed_at``, ``watermark``, ``rows`` (of all tables)."""
         return self._frame([sum(snapshot.rows().values()) for snapshot in self._snapshots.values()])
 
     def _frame(self, rows: Sequence[Any]) -> pd.DataFrame:
@@ -120,7 +120,7 @@ class Cut:
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
-    """The sum; None if a number is not known."""
+    """Return the sum; None if a number is not known."""
     found = list(counts)
     known = [count for count in found if count is not None]
     return sum(known) if len(known) == len(found) else None

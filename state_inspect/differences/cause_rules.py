@@ -1,4 +1,4 @@
-"""What each of Spark's stateful operators can do to its state, and therefore what must have caused a change.
+"""Rules for the cause of a change: what each of Spark's stateful operators can do to its state.
 
 A cause is named only if it is the only possible one. The rules follow from how Spark's operators work (a batch first
 processes its input, then evicts, and evicts only what the watermark has passed), and were checked against runs of each
@@ -19,7 +19,7 @@ _NO_TIMEOUT = -1
 
 @dataclass(frozen=True)
 class EpochFacts:
-    """What is known about the epoch of a change. Times are in milliseconds since 1970."""
+    """Facts on the epoch of a change. Times are in milliseconds since 1970."""
 
     epoch: int
     watermark: int | None
@@ -112,7 +112,7 @@ def _group_state(event: KeyEvent, facts: EpochFacts) -> str:
 
 
 def _may_have_timed_out(timeout: int, written: EpochFacts | None, facts: EpochFacts) -> bool:
-    """Whether a timeout may have been due; the checkpoint does not record the query's kind of time."""
+    """Return whether a timeout may have been due; the checkpoint does not record the query's kind of time."""
     if facts.watermark is None:
         return True
     by_event_time = timeout <= facts.watermark
@@ -204,7 +204,7 @@ _RULES: dict[str, Rule] = {
 
 
 def rule_of(operator: Operator | None, *, timers: bool = False) -> Rule:
-    """The rule for an operator's changes, or for its registered timers; an unknown operator's names no cause."""
+    """Return the rule for an operator's changes, or for its registered timers; an unknown operator's names no cause."""
     if operator is None:
         return _unknown
     if operator.name.startswith("transformWithState"):

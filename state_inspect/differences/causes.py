@@ -1,4 +1,4 @@
-"""Why keys changed: the changes of some keys, each with its cause if that can be known."""
+"""Causes of changes: the changes of some keys, each with its cause if that can be known."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Causes:
         self._tables = entries.tables
 
     def of(self, keys: KeyRows, first: int, last: int) -> dict[int, list[Caused]]:
-        """The changes of some keys after epoch ``first`` up to ``last``, by the keys' numbers, ascending by epoch."""
+        """Return the changes of some keys after epoch ``first`` up to ``last``, ascending, by the keys' numbers."""
         if not keys.table.covers(first, last):
             only = keys.rows.select(keys.table.key_columns)
             keys = replace(keys, table=self._versions_of(keys.name, only, first, last))
@@ -124,7 +124,7 @@ class Causes:
         return Caused(change.epoch, change.removed, change.same, cause, change.version)
 
     def _at_kept_epochs(self, versions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """A key's versions; those of dropped epochs as seen by the next epoch that is kept.
+        """Return a key's versions; those of dropped epochs as seen by the next epoch that is kept.
 
         Retention drops epochs from the manifest shortly before it rewrites the changelog.
         """
@@ -137,7 +137,7 @@ class Causes:
         return [version for version in moved if version["_valid_from"] != version["_valid_to"]]
 
     def _timers_of(self, name: str) -> str | None:
-        """The table of registered timers of the operator that a state table belongs to."""
+        """Return the table of registered timers of the operator that a state table belongs to."""
         prefix = f"{_operator_id(name)}_timers"
         named = [table for table in self._tables if table.startswith(prefix)]
         return next((table for table in named if _is_timers(self._columns(table))), None)
@@ -167,7 +167,7 @@ _Standing = Mapping[int, Sequence[_Timer]] | None
 
 
 def _before(standing: _Standing, row: int, epoch: int) -> tuple[int, ...] | None:
-    """When the timers that a key had before an epoch were due."""
+    """Return the due times of the timers that a key had before an epoch."""
     if standing is None:
         return None
     return tuple(time for start, end, time in standing.get(row, ()) if start < epoch <= end)
@@ -188,7 +188,7 @@ class _Change:
 
 
 def _changes(versions: Sequence[dict[str, Any]], first: int, last: int) -> Iterator[_Change]:
-    """The changes of one key after epoch ``first`` up to ``last``."""
+    """Yield the changes of one key after epoch ``first`` up to ``last``."""
     for at, version in enumerate(versions):
         start, end = version["_valid_from"], version["_valid_to"]
         before = versions[at - 1] if at and versions[at - 1]["_valid_to"] == start else None
@@ -200,12 +200,12 @@ def _changes(versions: Sequence[dict[str, Any]], first: int, last: int) -> Itera
 
 
 def _at_start(version: Mapping[str, Any], table: IntervalTable) -> bool:
-    """Whether the epoch that wrote a version is unknown."""
+    """Return whether the epoch that wrote a version is unknown."""
     return version.get("_valid_from") in {*table.starts, table.low}
 
 
 def _versions(keys: KeyRows, first: int, last: int) -> str:
-    """SQL for the versions of some keys that were valid between two epochs, with the columns that tell causes."""
+    """Return SQL for the versions of some keys between two epochs, with the columns that determine causes."""
     table = keys.table
     values = table.value_columns
     mark = table.schema.field(values[-1]) if values else None
@@ -232,7 +232,7 @@ def _versions(keys: KeyRows, first: int, last: int) -> str:
 
 
 def _repeats(values: Sequence[str], window: str, follows: str) -> str:
-    """SQL for whether a version has the values of the version that it replaced."""
+    """Return SQL for whether a version has the values of the version that it replaced."""
     equal = [f"lag({quoted(name)}) {window} IS NOT DISTINCT FROM {quoted(name)}" for name in values]
     return f"({' AND '.join([follows, *equal])})"
 
@@ -244,7 +244,7 @@ def _expiry(table: IntervalTable) -> str:
 
 
 def _session_end(table: IntervalTable) -> str:
-    """SQL for the end of a session window, which is in a struct of any name."""
+    """Return SQL for the end of a session window, which is in a struct of any name."""
     for name in table.value_columns:
         kind = table.schema.field(name).type
         names = [field.name for field in kind] if pa.types.is_struct(kind) else []
@@ -254,7 +254,7 @@ def _session_end(table: IntervalTable) -> str:
 
 
 class _EpochFactsOf:
-    """What the rules need to know of the captured epochs, each found out when it is asked for."""
+    """The captured epochs' facts for the rules, each computed on first use."""
 
     def __init__(self, entries: Entries) -> None:
         self._entries = entries
@@ -296,7 +296,7 @@ def _ms(moment: datetime) -> int:
 
 
 def _operator_id(table: str) -> str:
-    """The operator's part of a table's name, such as ``op0``."""
+    """Return the operator's part of a table's name, such as ``op0``."""
     found = re.match(r"op\d+", table)
     return found[0] if found else table
 

@@ -55,18 +55,18 @@ class _Part:
     """Ascending by epoch."""
 
     def key(self, row: _Row) -> Any:
-        """What tells a row's key from the others that were asked for."""
+        """Return the part of a row's key that the caller did not give."""
         return canonical([row.get(number) for number in self.keys])
 
     def row_values(self, row: _Row) -> dict[str, Any]:
-        """The values of a row, by column."""
+        """Return the values of a row, by column."""
         return {field.name: canonical(row.get(number)) for number, field in self.values.items()}
 
 
 def key_history(
     query: CapturedQuery, table: str | None, given: Mapping[str, Any], *, ancestors: bool = False, result: bool = False
 ) -> pa.Table:
-    """The changes of a key, or of all keys with some values; see :meth:`History.key_history`."""
+    """Return the changes of a key, or of all keys with some values; see :meth:`History.key_history`."""
     if ancestors:
         return _united(_inherited(query, table, given), with_query=True)
     query.live_entry()  # raises if no epoch is captured
@@ -105,7 +105,7 @@ def _field(table: IntervalTable, column: str) -> pa.Field:
 
 
 def _inherited(query: CapturedQuery, table: str | None, given: Mapping[str, Any]) -> list[_Part]:
-    """A key's history that begins in a fork's ancestors, oldest first."""
+    """Return a key's history that begins in a fork's ancestors, oldest first."""
     found = ancestors(query)
     queries = [query, *(ancestor.history.recorded for ancestor in found)]
     name = choose_table(table, list(dict.fromkeys(name for branch in queries for name in branch.tables())), query.name)
@@ -123,7 +123,7 @@ def _inherited(query: CapturedQuery, table: str | None, given: Mapping[str, Any]
 
 
 def _edits(before: Sequence[_Part], part: _Part, fork: CapturedQuery, epoch: int) -> list[_Row]:
-    """A row for each edit of a fork's state at the epoch that it shares with its parent."""
+    """Return a row for each edit of a fork's state at the epoch that it shares with its parent."""
     earlier = {earlier.key(row): (earlier, row) for earlier in before for row in earlier.rows}
     own = {part.key(row): row for row in part.rows if row["epoch"] <= epoch}
     found: list[_Row] = []
@@ -144,7 +144,7 @@ def _edits(before: Sequence[_Part], part: _Part, fork: CapturedQuery, epoch: int
 
 
 def _united(parts: Sequence[_Part], *, with_query: bool = False) -> pa.Table:
-    """The changes of all parts as a table; the columns of the newest part come first."""
+    """Return the changes of all parts as a table; the columns of the newest part come first."""
     newest_first = [*reversed(parts)]
     keys = {field.name: field for part in newest_first for field in part.keys.values()}
     values = {field.name: field for part in newest_first for field in part.values.values()}
@@ -162,7 +162,7 @@ def _united(parts: Sequence[_Part], *, with_query: bool = False) -> pa.Table:
 
 
 def key_life(query: CapturedQuery, given: Mapping[str, Any]) -> pd.DataFrame:
-    """The changes of a key in all tables whose key has its columns; see :meth:`History.life`."""
+    """Return the changes of a key in all tables whose key has its columns; see :meth:`History.life`."""
     query.live_entry()  # raises if no epoch is captured
     logs = {name: query.columns(name) for name in query.tables()}
     key = given_key(given, {column for log in logs.values() for column in log.key_columns})
@@ -189,7 +189,7 @@ def _changes(query: CapturedQuery, name: str, table: IntervalTable, key: Mapping
 
 
 def _key_rows(query: CapturedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> KeyRows:
-    """The keys that have some values; the columns of their versions are called ``k0``, … and ``v0``, …."""
+    """Return the keys that have some values; the columns of their versions are called ``k0``, … and ``v0``, …."""
     state = table.state
     condition, parameters = key_condition(state, key)
     sql = f"SELECT DISTINCT {listed([HASH, *state.key_columns])} FROM {state.relation} WHERE {condition}"
@@ -201,7 +201,7 @@ def _key_rows(query: CapturedQuery, name: str, table: IntervalTable, key: Mappin
 
 
 def _sharing_tables(tables: Mapping[str, ChangeLog], key: Mapping[str, Any]) -> list[str]:
-    """The tables whose keys have all of some columns; raises if there is none, or no column."""
+    """Return the tables whose keys have all of some columns; raises if there is none, or no column."""
     listing = "\n".join(f"  {name}: {', '.join(table.key_columns)}" for name, table in tables.items())
     if not key:
         raise InvalidArgumentError(f"Pass a value for at least one key column.\nKey columns by table:\n{listing}")
@@ -217,7 +217,7 @@ def _sharing_tables(tables: Mapping[str, ChangeLog], key: Mapping[str, Any]) -> 
 
 
 def _united_columns(tables: Mapping[str, IntervalTable], key: Mapping[str, Any]) -> dict[pa.Field, dict[str, str]]:
-    """The tables' columns other than those of the given key, each with its number in each table.
+    """Return the tables' columns other than those of the given key, each with its number in each table.
 
     Columns with the same name and type become one. If only the names match, the later column is named after its table.
     """

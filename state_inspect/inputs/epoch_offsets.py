@@ -12,7 +12,7 @@ from streamstate.state_inspect.captured_query import CapturedQuery
 
 @dataclass(frozen=True)
 class SourceRange:
-    """What an epoch read of one source."""
+    """The range of one source that an epoch read."""
 
     log: str
     """The source's own folder in the checkpoint."""
@@ -23,12 +23,12 @@ class SourceRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the epoch read nothing of it."""
+        """True if the epoch read nothing of it."""
         return self.end is None or self.end == self.start
 
 
 def epoch_ranges(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, SourceRange]:
-    """What an epoch read, by source: its name, or its place in the query from 0.
+    """Return the ranges that an epoch read, by the source's name or its place in the query from 0.
 
     Raises:
         EpochGoneError: neither the checkpoint nor the store knows the offsets of the epoch, or of the one before.
@@ -39,7 +39,7 @@ def epoch_ranges(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) 
 
 
 def end_offsets(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, str | None]:
-    """The end offsets of an epoch by source, as the sources' own JSON.
+    """Return the end offsets of an epoch by source, as the sources' own JSON.
 
     Raises:
         EpochGoneError: neither the checkpoint nor the store knows them.

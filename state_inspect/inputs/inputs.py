@@ -28,15 +28,15 @@ _Frame = TypeVar("_Frame", bound="DataFrame")
 
 
 class InputRows(ClassicDataFrame):
-    """What a source delivered in an epoch: a DataFrame of Spark with :meth:`to_arrow`."""
+    """The rows that a source delivered in an epoch: a DataFrame of Spark with :meth:`to_arrow`."""
 
     def to_arrow(self) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
         return to_arrow(self)
 
 
 def inputs(query: CapturedQuery, epoch: int, source: str | int | None) -> InputRows:
-    """The rows that a source delivered in an epoch, as :meth:`streamstate.History.inputs`."""
+    """Return the rows that a source delivered in an epoch, as :meth:`streamstate.History.inputs`."""
     planned = required_plan(query, epoch)
     found = sources_of(planned.analyzed)
     chosen = _chosen(query, found, source)
@@ -55,7 +55,7 @@ def inputs(query: CapturedQuery, epoch: int, source: str | int | None) -> InputR
 
 
 def required_plan(query: CapturedQuery, epoch: int, problem: str = "") -> PlannedQuery:
-    """The plan of an epoch as Spark's own objects.
+    """Return the plan of an epoch as Spark's own objects.
 
     Args:
         query: the query.
@@ -78,7 +78,7 @@ def required_plan(query: CapturedQuery, epoch: int, problem: str = "") -> Planne
 
 
 def captured_checkpoint(query: CapturedQuery, spark: SparkSession) -> CheckpointFiles:
-    """The query's checkpoint, which has to be the one that was captured."""
+    """Return the query's checkpoint, which has to be the one that was captured."""
     branch = required_query(query.layout, query.name)
     checkpoint = CheckpointFiles(branch.checkpoint, spark)
     if checkpoint.query_id != branch.query_id:
@@ -90,25 +90,25 @@ def captured_checkpoint(query: CapturedQuery, spark: SparkSession) -> Checkpoint
 
 
 def batch_rows(spark: SparkSession, plan: Any) -> InputRows:
-    """The rows of a batch plan."""
+    """Return the rows of a batch plan."""
     dataset = scala_object(spark._jvm, "org.apache.spark.sql.classic.Dataset")
     return InputRows(dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
 def kept_with(frame: _Frame, *others: object) -> _Frame:
-    """A frame that keeps other objects alive."""
+    """Return a frame that keeps other objects alive."""
     weakref.finalize(frame, _no_longer_kept, others)
     return frame
 
 
 def _no_longer_kept(_others: object) -> None:
-    """What a finalizer holds lives as long as its object."""
+    """Do nothing: the finalizer's arguments live as long as its object."""
 
 
 def ranges_of(
     query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int, sources: Sequence[StreamSource]
 ) -> dict[str, SourceRange]:
-    """What the epoch read of each source."""
+    """Return the range of each source that an epoch read."""
     ranges = epoch_ranges(query, checkpoint, epoch)
     if lacking := [source.name for source in sources if source.name not in ranges]:
         raise QueryError(

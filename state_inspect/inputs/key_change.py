@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class StateChange:
-    """A change of a key's state in an epoch, as far as the store knows it."""
+    """A change of a key's state in an epoch, as the store has it."""
 
     epoch: int
     table: str
@@ -150,7 +150,7 @@ def _changes(query: CapturedQuery, asked: AskedKey, epoch: int) -> tuple[pd.Data
 
 
 def _in_state(columns: ShownColumns, key: Mapping[str, Any], order: list[str]) -> dict[str, Any]:
-    """A key by the state's own columns."""
+    """Return a key by the state's own columns."""
     named = {own: key[shown] for shown, own in columns.state_keys.items() if shown in key}
     return {column: named[column] for column in order if column in named}
 

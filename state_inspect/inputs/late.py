@@ -116,12 +116,12 @@ def delay_past(late_by: int) -> timedelta:
 
 
 def operator_of_table(query: CapturedQuery, table: str) -> int:
-    """The number of the operator that a state table or a result belongs to."""
+    """Return the number of the operator that a state table or a result belongs to."""
     return operator_number(choose_table(state_name(query, table), query.tables(), query.name))
 
 
 def dropped(query: CapturedQuery, epoch: int, table: str | None) -> Late:
-    """The rows that an operator dropped, as :meth:`streamstate.History.late`."""
+    """Return the rows that an operator dropped, as :meth:`streamstate.History.late`."""
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
     number = None if table is None else operator_of_table(query, table)

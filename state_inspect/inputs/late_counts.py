@@ -1,4 +1,4 @@
-"""How many rows the watermark dropped at each of many epochs, and how late they were."""
+"""Counts of the rows that the watermark dropped at each of many epochs, with their lateness."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _Came:
 def late_counts(
     query: CapturedQuery, epochs: Iterable[int] | str | None, table: str | None, progress: ProgressCallback | None
 ) -> pd.DataFrame:
-    """The dropped rows of many epochs, counted, as :meth:`streamstate.History.late_counts`."""
+    """Return the dropped rows of many epochs, counted, as :meth:`streamstate.History.late_counts`."""
     progress = progress or silent
     entries = query.entries()
     number = None if table is None else operator_of_table(query, table)
@@ -123,7 +123,7 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _each_counted(came: Mapping[int, _Came]) -> dict[int, _Counted]:
-    """The counts of some epochs; if reading them fails, those of each epoch by itself."""
+    """Return the counts of some epochs; if reading them fails, those of each epoch by itself."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -159,7 +159,7 @@ def _counts(came: Mapping[int, _Came]) -> dict[int, _Counted]:
 
 
 def _totals(rows: DataFrame) -> DataFrame:
-    """A row per epoch: how many rows came, how many were dropped, and the lateness that too many of them reach."""
+    """Return a row per epoch: rows that came, rows dropped, and the lateness that too many reach."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

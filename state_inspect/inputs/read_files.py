@@ -1,4 +1,4 @@
-"""Whether the files that an epoch read are still there and unchanged. Spark reads a file that is gone as no rows."""
+"""The files that an epoch read, which must be unchanged: Spark reads a missing file as no rows."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ReadFile:
 
 
 def source_log(files: ReadableFiles, checkpoint: str, source: SourceRange) -> dict[str, str]:
-    """The names and texts of a file source's log up to the end of an epoch."""
+    """Return the names and texts of a file source's log up to the end of an epoch."""
     return log_upto(files, f"{checkpoint}/{source.log}", batch_of(source.end))
 
 
 def read_files(log: Mapping[str, str], source: SourceRange) -> list[ReadFile]:
-    """The files that an epoch read, of the log up to its end."""
+    """Return the files that an epoch read, of the log up to its end."""
     first, last = batch_of(source.start) + 1, batch_of(source.end)
     found = {}
     for text in log.values():
@@ -41,7 +41,7 @@ def read_files(log: Mapping[str, str], source: SourceRange) -> list[ReadFile]:
 
 
 def batch_of(offset: str | None) -> int:
-    """The number of the source's batch that an offset of a file source ends with; -1: before the first."""
+    """Return the number of the source's batch that an offset of a file source ends with; -1: before the first."""
     batch = source_batch(offset)
     return -1 if batch is None else batch
 

@@ -1,4 +1,4 @@
-"""What the operators below another one emitted in an epoch, for which the epoch is run again.
+"""Rows that operators below another one emitted in an epoch, which runs again for them.
 
 It runs over a copy of the checkpoint as it was before the epoch, as far as the input of the operator in question.
 Nothing is written into the checkpoint. The rows are those of Spark's physical plan: only the columns in use, and those
@@ -87,7 +87,7 @@ def rerun(
 
 
 def physical_operators(made: Any) -> list[Any]:
-    """The physical stateful operators of an epoch, by their numbers."""
+    """Return the physical stateful operators of an epoch, by their numbers."""
     found = {
         int(node.stateInfo().get().operatorId()): node
         for node in walk(made.executedPlan())
@@ -97,7 +97,7 @@ def physical_operators(made: Any) -> list[Any]:
 
 
 def made_inputs(planned: PlannedQuery, node: Any, physical: Any) -> list[OperatorInput]:
-    """What came into an operator: of the sides with operators below, the rows that these emit when they are run.
+    """Return an operator's input; for sides with operators below, the rows that those emit when they run.
 
     Args:
         planned: the query's plan.
@@ -120,7 +120,7 @@ def _run(jvm: Any, came: OperatorInput, physical: Any) -> OperatorInput:
 
 
 def _below(came: OperatorInput, physical: Any) -> tuple[Any, list[Any]]:
-    """The physical node whose rows come into an operator, and the expressions of the key over these."""
+    """Return the physical node whose rows come into an operator, and the expressions of the key over these."""
     kind = kind_of(physical)
     if came.side:
         return getattr(physical, came.side)(), list(came.keys)
@@ -137,7 +137,7 @@ def _below(came: OperatorInput, physical: Any) -> tuple[Any, list[Any]]:
 
 
 def _emitted(jvm: Any, node: Any, keys: Sequence[Any]) -> Any:
-    """The rows of a physical node as a batch plan. They are made at once, and kept."""
+    """Return the rows of a physical node as a batch plan. They are made at once, and kept."""
     session = node.session()
     relation = scala_object(jvm, "org.apache.spark.sql.execution.LogicalRDD")
     nothing, streaming = jvm.scala.Option.empty(), False

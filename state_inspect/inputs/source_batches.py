@@ -1,4 +1,4 @@
-"""What a source delivered between two offsets, as a batch plan of Spark: the source is asked again, as in a restart."""
+"""Rows of a source between two offsets, as a batch plan of Spark: it is read again, as in a restart."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SourceReader:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def batch(self, leaf: Any, source: SourceRange, *, streaming: bool = False) -> Any:
-        """What a leaf of a streaming plan delivered, as a plan with the leaf's own attributes.
+        """Return the rows of a leaf of a streaming plan, as a plan with the leaf's own attributes.
 
         Args:
             leaf: the leaf.
@@ -113,12 +113,12 @@ class SourceReader:
         return self._first_version(data_source, folder, source)
 
     def _of_batch(self, plan: Any, leaf: Any, *, streaming: bool) -> Any:
-        """A relation as that of a batch, which reads only the columns in use."""
+        """Return a relation as that of a batch, which reads only the columns in use."""
         made = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), streaming, self._jvm.scala.Option.empty())
         return made.withMetadataColumns() if _has_metadata(leaf) else made
 
     def _reads_batches(self, leaf: Any) -> bool:
-        """Whether Spark reads a source by its second interface; Kafka's has both."""
+        """Return whether Spark reads a source by its second interface; Kafka's has both."""
         capability = self._jvm.org.apache.spark.sql.connector.catalog.TableCapability.MICRO_BATCH_READ
         return bool(leaf.v1Relation().isEmpty() or leaf.table().capabilities().contains(capability))
 
@@ -156,7 +156,7 @@ class SourceReader:
         return plans.LocalRelation(leaf.output(), rows, streaming, self._jvm.scala.Option.empty())
 
     def _renamed(self, plan: Any, leaf: Any) -> Any:
-        """The plan with the numbers of the leaf's attributes, which the nodes above refer to."""
+        """Return the plan with the numbers of the leaf's attributes, which the nodes above refer to."""
         expressions = self._jvm.org.apache.spark.sql.catalyst.expressions
         nothing = scala_list(self._jvm, [])
         columns = [
@@ -168,7 +168,7 @@ class SourceReader:
         return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(scala_list(self._jvm, columns), plan)
 
     def _moved(self, files: Sequence[ReadFile], archive: Archive | None, *, with_metadata: bool) -> set[str]:
-        """The files that are in the archive now; notes those that are nowhere, or that are other ones."""
+        """Return the files that are in the archive now; notes those that are nowhere, or that are other ones."""
         moved = set()
         for read in files:
             path = location(read.path) if local_path(read.path) is not None else unquote(read.path)
@@ -187,7 +187,7 @@ class SourceReader:
         return moved
 
     def _problem(self, path: str, read: ReadFile) -> str | None:
-        """What is wrong with a file that is to be read; None if it is the one that was read."""
+        """Return the problem with a file to read; None if it is unchanged."""
         modified = files_for(self._spark, path).modified(path)
         if modified is None:
             return _GONE
@@ -196,7 +196,7 @@ class SourceReader:
         return None
 
     def _copy(self, source: SourceRange) -> str:
-        """A copy of a source's own folder: sources write into it."""
+        """Return a copy of a source's own folder: sources write into it."""
         where = f"{self._checkpoint}/{source.log}"
         kept = {name: self._files.content(f"{where}/{name}") for name in self._files.names(where)}
         return self._written(
@@ -211,7 +211,7 @@ class SourceReader:
 
 
 def is_file_source(leaf: Any) -> bool:
-    """Whether a leaf of a plan is Spark's file source."""
+    """Return whether a leaf of a plan is Spark's file source."""
     return kind_of(leaf) == "StreamingRelation" and str(leaf.sourceName()).startswith("FileSource")
 
 

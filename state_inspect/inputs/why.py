@@ -1,4 +1,4 @@
-"""Why a key changed in an epoch: the input rows that fell on it, its values before and after, and the cause."""
+"""Explanations of a key's change in an epoch: its input rows, its values before and after, and the cause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Why(StateChange, InputSides):
-    """Why a key changed in an epoch; a notebook shows it as before → rows → after.
+    """An explanation of a key's change in an epoch; a notebook shows it as before → rows → after.
 
     Attributes:
         epoch: the epoch.
@@ -89,7 +89,7 @@ class Why(StateChange, InputSides):
         return "".join([*parts, *map(paragraph, self._notes())])
 
     def _values_frame(self) -> pd.DataFrame:
-        """The key's row before and after; empty where there was none."""
+        """Return the key's row before and after; empty where there was none."""
         shown = self.shown_values
         columns = list(shown[1] or shown[0] or {})
         rows = [[row.get(name) if row else "" for name in columns] for row in shown]
@@ -109,7 +109,7 @@ class Why(StateChange, InputSides):
 def explained(
     query: CapturedQuery, at: Callable[[int], Snapshot], epoch: int, table: str | None, given: Mapping[str, Any]
 ) -> Why:
-    """The input rows behind a key's change, as :meth:`streamstate.History.why`; ``at`` returns an epoch's snapshot."""
+    """Explain a key's change, as :meth:`streamstate.History.why`; ``at`` returns an epoch's snapshot."""
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
     asked = asked_key(query, table, given)
@@ -129,7 +129,7 @@ def explained(
 def _rows_of_key(
     query: CapturedQuery, at: Callable[[int], Snapshot], asked: AskedKey, came: EpochInput
 ) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
-    """The rows that fell on a key, and those that were late, by side."""
+    """Return the rows that fell on a key, and those that were late, by side."""
     key, found, dropped = list(asked.state_key.values()), {}, {}
     for side in came.of(asked.operator):
         own = key[: len(side.came.keys)]

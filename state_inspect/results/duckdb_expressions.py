@@ -72,7 +72,7 @@ class UntranslatableError(Exception):
 
 
 def in_duckdb(tree: Expression, column: StateColumn, *, ansi: bool = True) -> tuple[str, SparkType]:
-    """The expression as DuckDB's SQL, and its type.
+    """Return the expression as DuckDB's SQL, and its type.
 
     Args:
         tree: the expression.
@@ -104,7 +104,7 @@ class _Translator:
         return made
 
     def type_of(self, tree: Expression) -> SparkType:
-        """The type of an expression, as Spark's schemas have it in JSON."""
+        """Return the type of an expression, as Spark's schemas have it in JSON."""
         known = self._types.get(id(tree))
         if known is None:
             known = self._types[id(tree)] = self._type_of(tree)
@@ -219,7 +219,7 @@ class _Translator:
         return self._divided_decimals(of, tree["type"])
 
     def _divided_decimals(self, of: list[Expression], kind: SparkType) -> str:
-        """A quotient of decimals, rounded half up: DuckDB would divide doubles."""
+        """Return a quotient of decimals, rounded half up: DuckDB would divide doubles."""
         (pa, sa), (pb, sb) = self._digits_of(of[0]), self._digits_of(of[1])
         p, s = _digits(kind) or (0, 0)
         up = s - sa + sb
@@ -315,7 +315,7 @@ def duckdb_type(kind: SparkType) -> str:
 
 
 def _decimal_result(kind: str, a: tuple[int, int], b: tuple[int, int]) -> str:
-    """The type of decimal arithmetic, by Spark's rules (``DecimalPrecision``)."""
+    """Return the type of decimal arithmetic, by Spark's rules (``DecimalPrecision``)."""
     (p1, s1), (p2, s2) = a, b
     if kind == "Multiply":
         p, s = p1 + p2 + 1, s1 + s2
@@ -336,7 +336,7 @@ def _digits(kind: SparkType) -> tuple[int, int] | None:
 
 
 def _number(text: str, kind: SparkType) -> str | None:
-    """A literal's number in digits; None if it is not a number of the type."""
+    """Return a literal's number in digits; None if it is not a number of the type."""
     try:
         if kind in _FLOATS:
             return str(float(text))
@@ -363,7 +363,7 @@ def _field(kind: SparkType, at: int) -> dict[str, Any]:
 
 
 def named(kind: SparkType) -> str:
-    """A type's name, for messages."""
+    """Return a type's name, for messages."""
     return kind if isinstance(kind, str) else str(kind.get("type"))
 
 

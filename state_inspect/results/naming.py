@@ -1,4 +1,4 @@
-"""What the columns of a state table are, where Spark has named them and not the query."""
+"""The query's names for columns of a state table that Spark has named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamstate.state_inspect.results.results import shown_columns, state_of
 
 
 def naming_note(query: CapturedQuery, table: str) -> str:
-    """A sentence on the columns of a state table that Spark has named; empty if the query named them all."""
+    """Return a sentence on the columns of a state table that Spark has named; empty if the query named them all."""
     log = query.columns(shown_columns(query, table).state)
     if state_of(table)[1]:
         return ""
@@ -27,7 +27,7 @@ def naming_note(query: CapturedQuery, table: str) -> str:
 
 
 def how_to_plan(query: CapturedQuery) -> str:
-    """The line that records a query's plan."""
+    """Return the line that records a query's plan."""
     return worded(
         f'Record it: streamstate.describe(store, "{query.name}", build_query).',
         command="Record it: streamstate capture CHECKPOINT --store STORE --code MODULE:FUNCTION.",
@@ -35,13 +35,13 @@ def how_to_plan(query: CapturedQuery) -> str:
 
 
 def is_planned(query: CapturedQuery) -> bool:
-    """Whether the query's plan at the newest epoch is recorded, or no epoch is captured yet."""
+    """Return whether the query's plan at the newest epoch is recorded, or no epoch is captured yet."""
     newest = query.entries().newest
     return newest is None or _plan(query, newest.epoch) is not None
 
 
 def key_aliases(query: CapturedQuery, table: str) -> dict[str, str]:
-    """The query's names of key columns that Spark has named, such as those of a join: each with Spark's."""
+    """Return the query's names of key columns that Spark has named, such as those of a join: each with Spark's."""
     newest = query.entries().newest
     plan = None if newest is None or state_of(table)[1] else _plan(query, newest.epoch)
     planned: TablePlan | None = None if plan is None else plan.get(table)

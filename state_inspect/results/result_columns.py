@@ -36,7 +36,7 @@ _MOST_TEXTS, _TEXTS_OF_A_COLUMN = 100, 4
 
 @dataclass(frozen=True)
 class ResultColumns:
-    """What a result consists of, in the query's order.
+    """The columns and conditions of a result, in the query's order.
 
     Attributes:
         schema: names and types of the columns.
@@ -63,7 +63,7 @@ SPARKS = "_spark"
 def result_columns(
     plan: TablePlan, state: pa.Schema, keys: Sequence[str], table: str, *, filled: bool = False
 ) -> ResultColumns:
-    """The result's columns for a state table with certain columns.
+    """Return the result's columns for a state table with certain columns.
 
     A column that only Spark can compute is text that says so.
 
@@ -139,7 +139,7 @@ class _Translated:
         self._texts_left = _MOST_TEXTS + _TEXTS_OF_A_COLUMN * len(state)
 
     def sql(self, tree: Expression, kind: pa.DataType) -> str:
-        """An expression of a type.
+        """Return an expression of a type.
 
         Raises:
             UntranslatableError: it needs Spark, exceeds what is left of a limit, or is not of the type.
@@ -165,7 +165,7 @@ class _Translated:
 
 @lru_cache(maxsize=1_000)
 def _bound_type(sql: str, state: pa.Schema) -> pa.DataType | None:
-    """The type that DuckDB gives an expression over columns; None if it does not accept it."""
+    """Return the type that DuckDB gives an expression over columns; None if it does not accept it."""
     with parser().cursor() as cursor:
         cursor.register("state", state.empty_table())
         try:
@@ -175,7 +175,7 @@ def _bound_type(sql: str, state: pa.Schema) -> pa.DataType | None:
 
 
 def _texts(tree: Expression) -> int:
-    """How many texts and nested values an expression may copy."""
+    """Return how many texts and nested values an expression may copy."""
     arguments = tree.get("of", ())
     if arguments:
         return sum(map(_texts, arguments))

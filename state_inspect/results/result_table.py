@@ -57,19 +57,19 @@ class ResultTable(IntervalTable):
         return self._state.versions
 
     def columns_at(self, epoch: int) -> list[str]:
-        """The result's columns, in the query's order."""
+        """Return the result's columns, in the query's order."""
         return list(self.result.schema.names)
 
     def at(self, epoch: int) -> str:
-        """SQL for the rows at an epoch."""
+        """Return SQL for the rows at an epoch."""
         return f"SELECT {listed(self.columns_at(epoch))} FROM {self.relation} WHERE {held_at(epoch)}"
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether the index has all epochs from ``first`` to ``last``."""
+        """Return whether the index has all epochs from ``first`` to ``last``."""
         return self._state.covers(first, last)
 
     def in_state(self, column: str) -> str:
-        """A column as SQL over the columns of the state; missing while the row is not in the result."""
+        """Return a column as SQL over the columns of the state; missing while the row is not in the result."""
         for key, name in self.result.keys.items():
             if name == column:
                 return quoted(key)
@@ -105,10 +105,10 @@ class FilledTable(ResultTable):
         )
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether it has all epochs from ``first`` to ``last``."""
+        """Return whether it has all epochs from ``first`` to ``last``."""
         return first == last == self.high
 
 
 def stored_keys(keys: Sequence[str]) -> list[str]:
-    """The key columns of a state table that have values: a state without a key has a column for its row's name."""
+    """Return the key columns that have values: a state without a key has a column for its row's name."""
     return [key for key in keys if key != NO_KEY]

@@ -1,4 +1,4 @@
-"""Which result a state table has at an epoch, and the table of its versions."""
+"""The result of a state table at an epoch, and the table of its versions."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _known: WeakKeyDictionary[Plans, dict[tuple[str, str], tuple[TablePlan, ResultCo
 
 
 def state_of(table: str | None) -> tuple[str | None, bool]:
-    """The state table that a name means (None: the query's), and whether it means the result computed from it."""
+    """Return the state table of a name (None: the query's), and whether the name is that of its result."""
     if table == RESULT:
         return None, True
     return (table.removesuffix(f".{RESULT}"), True) if table and table.endswith(f".{RESULT}") else (table, False)
 
 
 def results_shown(query: CapturedQuery) -> list[str]:
-    """The results that can be shown at all captured epochs in the same columns, by name.
+    """Return the results that can be shown at all captured epochs in the same columns, by name.
 
     They have their key, and other columns than the state. There are none if the store's plans cannot be read.
     """
@@ -67,7 +67,7 @@ def _is_shown(query: CapturedQuery, name: str, newest: int) -> bool:
 
 
 def state_name(query: CapturedQuery, table: str) -> str:
-    """The state table that a table's rows come from: itself, or what a result is computed from."""
+    """Return the state table that a table's rows come from: itself, or what a result is computed from."""
     state, is_result = state_of(table)
     return table_of_result(query, state, query.tables(), query.live_entry().epoch) if is_result else table
 
@@ -94,14 +94,14 @@ class ShownColumns:
 
 
 def known_table(name: str, tables: Sequence[str], query: str) -> str:
-    """The name, if a query has a state table of it."""
+    """Return the name, if a query has a state table of it."""
     if name not in tables:
         raise UnknownTableError.among("state table", name, tables, where=f"in {query}")
     return name
 
 
 def shown_columns(query: CapturedQuery, table: str) -> ShownColumns:
-    """The columns of a state table or a result, without reading any rows."""
+    """Return the columns of a state table or a result, without reading any rows."""
     state, is_result = state_of(table)
     if not is_result:
         log = query.columns(known_table(table, query.tables(), query.name))
@@ -121,7 +121,7 @@ def shown_columns(query: CapturedQuery, table: str) -> ShownColumns:
 
 
 def table_of_result(query: CapturedQuery, table: str | None, tables: Sequence[str], epoch: int) -> str:
-    """The state table that a result is computed from; by default that of the query's topmost operator.
+    """Return the state table that a result is computed from; by default that of the query's topmost operator.
 
     Raises:
         NoResultError: no plan is recorded, or that operator has several tables, or none whose columns differ.
@@ -144,7 +144,7 @@ def table_of_result(query: CapturedQuery, table: str | None, tables: Sequence[st
 
 
 def result_plan(query: CapturedQuery, table: str, epochs: Sequence[int]) -> TablePlan:
-    """The plan of a state table's result, which has to be the same at all of some epochs.
+    """Return the plan of a state table's result, which has to be the same at all of some epochs.
 
     Raises:
         NoResultError: a plan is not known, or the result's columns changed between the epochs.
@@ -169,7 +169,7 @@ def plan_throughout(query: CapturedQuery, table: str, first: int, last: int) -> 
 
 
 def with_result(table: IntervalTable, plan: TablePlan, name: str, epoch: int) -> ResultTable:
-    """The versions of a result's rows, computed from the state's at and around an epoch.
+    """Return the versions of a result's rows, computed from the state's at and around an epoch.
 
     Raises:
         NoResultError: it cannot be computed without Spark.
@@ -180,7 +180,7 @@ def with_result(table: IntervalTable, plan: TablePlan, name: str, epoch: int) ->
 def filled_with_spark(
     query: CapturedQuery, table: IntervalTable, plan: TablePlan, name: str, epoch: int
 ) -> ResultTable | None:
-    """A result at an epoch, if Spark has to compute part of it and can: the query was planned in this process.
+    """Return a result at an epoch, if Spark has to compute part of it and can: the query was planned in this process.
 
     The rows come from the index, so that they are the snapshot's own.
     """
@@ -225,7 +225,7 @@ def with_results(
 
 
 def columns_of_result(table: IntervalTable, plan: TablePlan, name: str, epoch: int) -> ResultColumns:
-    """The columns of a result as SQL over those of the state."""
+    """Return the columns of a result as SQL over those of the state."""
     return result_columns(plan, _schema(table.schema, table.columns_at(epoch)), table.key_columns, name)
 
 

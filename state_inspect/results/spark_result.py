@@ -54,7 +54,7 @@ class SparkResult:
         """The nodes above the state that belong to the result, from the top down; the last one is the aggregation."""
 
     def why_not(self) -> str | None:
-        """Why Spark cannot compute the result, either; None if it can."""
+        """Return why Spark cannot compute the result; None if it can."""
         if kind_of(self._save) not in SAVES:
             return "it does not come from an aggregation"
         if any(kind_of(node) in STATEFUL or kind_of(node).startswith("StreamingRelation") for node in self._beside()):
@@ -69,7 +69,7 @@ class SparkResult:
         return None
 
     def frame(self, rows: DataFrame, keys: Sequence[str], values: Sequence[str], spark: SparkSession) -> DataFrame:
-        """The result's columns, under their names.
+        """Return the result's columns, under their names.
 
         Args:
             rows: rows of the state table, in the session that the query was planned in.
@@ -83,7 +83,7 @@ class SparkResult:
     def beside_keys(
         self, rows: DataFrame, keys: Sequence[str], values: Sequence[str], wanted: Sequence[int]
     ) -> DataFrame:
-        """Some columns of the result as ``_spark<number>``, beside the state's keys as ``_key<number>``.
+        """Return some columns of the result as ``_spark<number>``, beside the state's keys as ``_key<number>``.
 
         Args:
             rows: rows of the state table, in the session that the query was planned in.
@@ -97,7 +97,7 @@ class SparkResult:
         return _named(made, columns | {f"_spark{at}": F.col(f"c{at}") for at in wanted})
 
     def _beside(self) -> Iterator[Any]:
-        """The nodes that are neither above the state nor below."""
+        """Yield the nodes that are neither above the state nor below."""
         for at, node in enumerate(self._above):
             own = self._above[at + 1] if at + 1 < len(self._above) else self._save
             for child in each(node.children()):
@@ -109,7 +109,7 @@ class SparkResult:
         return each(node.resultExpressions() if node is self._above[-1] else node.expressions())
 
     def _has_time(self) -> bool:
-        """Whether an expression that Spark replaces by the time of an epoch stands above the state, or in it."""
+        """Return whether an expression above the state, or in it, uses the current time."""
         return any(
             has_current_time(self._jvm, expression)
             for node in _above_input(self._planned.analyzed)
@@ -119,7 +119,7 @@ class SparkResult:
     def _over(
         self, rows: DataFrame, keys: Sequence[str], values: Sequence[str], spark: SparkSession, *, with_row: bool
     ) -> DataFrame:
-        """The result's columns as ``c0``, ``c1``, …, and the state's key as a struct if wanted."""
+        """Return the result's columns as ``c0``, ``c1``, …, and the state's key as a struct if wanted."""
         scan, row = self._scan(rows, keys, values)
         plan, below = scan, self._save
         for node in reversed(self._above):
@@ -142,7 +142,7 @@ class SparkResult:
         return made.toDF(*names).select(*(F.col(names[at]).alias(f"c{to}") for to, at in enumerate(own)))
 
     def _aggregated(self, node: Any, row: Any, children: Sequence[Any], *, with_row: bool) -> Any:
-        """The final aggregation of rows of which each has its own key.
+        """Return the final aggregation of rows of which each has its own key.
 
         The key is one more column to group by: it can be passed on, and without rows there are no groups, either. As a
         streaming aggregate it would insist on the state's partitions.
@@ -162,7 +162,7 @@ class SparkResult:
         )
 
     def _scan(self, rows: DataFrame, keys: Sequence[str], values: Sequence[str]) -> tuple[Any, Any]:
-        """A physical plan of state rows with the numbers of the state's attributes, and the attribute of the key."""
+        """Return a physical plan of state rows with the state's attributes, and the attribute of the key."""
         output = list(each(self._save.output()))
         known = self._stored(rows, output, keys, values)
         row = F.struct(*(_column(name).alias(f"k{at}") for at, name in enumerate(keys))) if keys else F.lit(0)
@@ -186,7 +186,7 @@ class SparkResult:
     def _stored(
         self, rows: DataFrame, output: Sequence[Any], keys: Sequence[str], values: Sequence[str]
     ) -> dict[int, Column]:
-        """The stored column of each of the state's attributes, by number."""
+        """Return the stored column of each of the state's attributes, by number."""
         if kind_of(self._save) == SESSION_SAVE:  # the value is the whole row
             parts = [(output, values, self._plan.values)]
         else:
@@ -216,7 +216,7 @@ class SparkResult:
 
 
 def _above_input(node: Any) -> Iterator[Any]:
-    """The nodes of an analysed plan that are not below its lowest streaming aggregations."""
+    """Yield the nodes of an analysed plan that are not below its lowest streaming aggregations."""
     yield node
     children = list(each(node.children()))
     if _aggregates(node) and not any(_aggregates(below) for child in children for below in walk(child)):
@@ -244,7 +244,7 @@ def _type(column: PlannedColumn) -> T.DataType:
 
 
 def _nullable(kind: T.DataType) -> T.DataType:
-    """The type as Delta stores it: everything inside it may be null."""
+    """Return the type as Delta stores it: everything inside it may be null."""
     if isinstance(kind, T.StructType):
         return T.StructType([T.StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
     if isinstance(kind, T.ArrayType):

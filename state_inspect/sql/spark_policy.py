@@ -1,4 +1,4 @@
-"""What SQL for Spark may do, judged by Spark's own parse of the text that it will run.
+"""Policy for SQL in Spark, judged by Spark's own parse of the text that it will run.
 
 The policy is the same wherever a user's SQL reaches Spark: statements over snapshots, mappings of a migration, and
 edits of a fork. They are queries, over known relations, with allowed functions. Spark itself has no such limits: it
@@ -93,7 +93,7 @@ def _parser(spark: SparkSession) -> Any:
 
 
 def _nodes(tree: Any) -> list[dict[str, Any]]:
-    """The plans and expressions of a tree of Spark's, wherever they are in it."""
+    """Return the plans and expressions of a tree of Spark's, wherever they are in it."""
     return [node for node in nodes(json.loads(tree.toJSON())) if "class" in node]
 
 

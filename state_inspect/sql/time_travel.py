@@ -48,7 +48,7 @@ _SPELLINGS = "Write VERSION AS OF 12, VERSION AS OF 'live - 10', or TIMESTAMP AS
 
 @dataclass(frozen=True)
 class Catalog:
-    """What a statement can name: queries, and the user's own tables by their names in lower case."""
+    """The names that a statement can use: queries, and the user's own tables in lower case."""
 
     queries: list[str]
     travel: Travel
@@ -70,7 +70,7 @@ class Bound(Generic[S]):
     """The user's name for each source and for each definition of WITH, by its new name."""
 
     def in_users_words(self, text: str) -> str:
-        """A message with the user's own names."""
+        """Return a message with the user's own names."""
         for name, original in self.original_names.items():
             text = text.replace(name, original)
         return text
@@ -144,7 +144,7 @@ class _Binder(Generic[S]):
             table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
 
     def _function(self, table: exp.Table) -> ArrowData | None:
-        """The rows of a table function that reads files; None for one that makes rows from its arguments."""
+        """Return the rows of a table function that reads files; None for one that makes rows from its arguments."""
         function = table.this
         name = (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).casefold()
         if name in ROWS_FROM_ARGUMENTS:
@@ -159,7 +159,7 @@ class _Binder(Generic[S]):
         return ArrowData(read_call(function.sql(dialect="duckdb"), values))
 
     def _file(self, table: exp.Table) -> ArrowData | None:
-        """The file that a quoted name refers to; None if it is not a path."""
+        """Return the file that a quoted name refers to; None if it is not a path."""
         path = table.name
         queries = {query.casefold() for query in self._catalog.queries}
         quoted = isinstance(table.this, exp.Identifier) and table.this.quoted
@@ -188,7 +188,7 @@ class _Binder(Generic[S]):
         self.bound.epochs[relation] = sorted({*self.bound.epochs.get(relation, []), epoch})
 
     def _parts(self, table: exp.Table) -> tuple[str, str | None, str | None]:
-        """The query, the table (None: its only one), and what the name ends with, if it is one of ``KINDS``."""
+        """Return the query, the table (None: its only one), and what the name ends with, if it is one of ``KINDS``."""
         parts = _with_variable([part.name for part in table.parts], self._catalog.queries)
         known = {name.casefold(): name for name in self._catalog.queries}
         query = known.get(parts[0].casefold())
@@ -218,14 +218,14 @@ class _Binder(Generic[S]):
 
 
 def _with_variable(parts: list[str], queries: list[str]) -> list[str]:
-    """The parts of a name, of which ``shared`` and a variable's name are one, as in the catalog."""
+    """Return the parts of a name, of which ``shared`` and a variable's name are one, as in the catalog."""
     known = {query.casefold() for query in queries}
     together = ".".join(parts[:2])
     return [together, *parts[2:]] if len(parts) > 1 and together.casefold() in known else parts
 
 
 def _kind(name: str) -> str | None:
-    """A name as one of ``KINDS``, or as an input with its source; None if it is neither."""
+    """Return a name as one of ``KINDS``, or as an input with its source; None if it is neither."""
     folded = name.casefold()
     if folded.startswith(f"{INPUTS}_"):
         return INPUTS + name[len(INPUTS) :]
@@ -233,7 +233,7 @@ def _kind(name: str) -> str | None:
 
 
 def _is_as_of(clause: exp.Expr) -> bool:
-    """Whether it is ``VERSION AS OF``, ``TIMESTAMP AS OF``, or DuckDB's ``AT (VERSION => 12)``."""
+    """Return whether a clause is ``VERSION AS OF``, ``TIMESTAMP AS OF``, or DuckDB's ``AT (VERSION => 12)``."""
     if isinstance(clause, exp.Version):
         return clause.args.get("kind") == "AS OF"
     return clause.name == "AT" and str(clause.args.get("kind")) in ("VERSION", "TIMESTAMP")

@@ -54,7 +54,7 @@ _UNSIGNED = {
 
 
 class DuckDBSource(Protocol):
-    """What a name in a statement stands for, in DuckDB."""
+    """The source of a relation's rows in DuckDB."""
 
     @property
     def columns(self) -> list[str]:
@@ -65,7 +65,7 @@ class DuckDBSource(Protocol):
 
 
 class SparkSource(Protocol):
-    """What a name in a statement stands for, in Spark."""
+    """The source of a relation's rows in Spark."""
 
     def in_spark(self, spark: SparkSession) -> DataFrame:
         """Return it as a Spark frame."""
@@ -120,7 +120,7 @@ class SparkData:
 
 
 def user_data(frames: Mapping[Any, Any] | None, queries: list[str]) -> dict[str, UserSource]:
-    """The user's tables, by their names in lower case, which must not be those of queries."""
+    """Return the user's tables, by their names in lower case, which must not be those of queries."""
     if frames is not None and not isinstance(frames, Mapping):
         raise InvalidArgumentError(f"Invalid frames={frames!r}: expected a dict of names and frames or paths.")
     found: dict[str, UserSource] = {}
@@ -140,7 +140,7 @@ def user_data(frames: Mapping[Any, Any] | None, queries: list[str]) -> dict[str,
 
 
 def is_frame(value: Any) -> bool:
-    """Whether a value can be used as a table as it is; paths are not considered."""
+    """Return whether a value can be used as a table as it is; paths are not considered."""
     if isinstance(value, type):
         return False
     return isinstance(value, (pd.DataFrame, pa.Table, pa.RecordBatch, ds.Dataset)) or _of(value, "polars", "pyspark")
@@ -160,7 +160,7 @@ def _source(name: str, value: Any) -> UserSource:
 
 
 def _arrow(value: Any) -> pa.Table:
-    """Rows in memory as an Arrow table. An iterator of batches is consumed."""
+    """Return rows in memory as an Arrow table. An iterator of batches is consumed."""
     if isinstance(value, type):
         raise TypeError(f"{value.__name__} is a class")
     if isinstance(value, pa.Table):
@@ -194,23 +194,23 @@ def _file(name: str, given: str) -> UserSource:
 
 
 def _of(value: object, *libraries: str) -> bool:
-    """Whether a value is a frame of a library, which is not imported for this."""
+    """Return whether a value is a frame of one of some libraries, without importing them."""
     kind = type(value)
     return kind.__module__.partition(".")[0] in libraries and kind.__name__ in {"DataFrame", "LazyFrame"}
 
 
 def read_call(call: str, values: dict[str, Any]) -> pa.Table:
-    """The rows of a call of one of :data:`READERS`, such as ``read_csv('x.csv', header = true)``."""
+    """Return the rows of a call of one of :data:`READERS`, such as ``read_csv('x.csv', header = true)``."""
     return _rows_of(call, call, values)
 
 
 def read_file(path: str) -> pa.Table:
-    """The rows of a CSV, Parquet or JSON file. DuckDB detects the format."""
+    """Return the rows of a CSV, Parquet or JSON file. DuckDB detects the format."""
     return _rows_of(path, quoted(on_this_machine(path)))
 
 
 def on_this_machine(path: str) -> str:
-    """A path on the local disk; raises if it is a URI of another place."""
+    """Return a path on the local disk; raises if it is a URI of another place."""
     local = local_path(path)
     if local is None:
         raise InvalidArgumentError(
@@ -228,7 +228,7 @@ def check_paths(texts: Iterator[str]) -> None:
 
 
 def _rows_of(what: str, source: str, values: dict[str, Any] | None = None) -> pa.Table:
-    """The rows of what follows FROM; errors name it as the user wrote it."""
+    """Return the rows of what follows FROM; errors name it as the user wrote it."""
     database = duckdb.connect(config=_OFFLINE)
     try:
         database.execute("SET TimeZone = 'UTC'")
@@ -241,14 +241,14 @@ def _rows_of(what: str, source: str, values: dict[str, Any] | None = None) -> pa
 
 
 def spark_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows as a Spark frame; columns may share a name."""
+    """Return rows as a Spark frame; columns may share a name."""
     plain = rows.rename_columns([f"c{at}" for at in range(rows.num_columns)])
     plain = plain.cast(pa.schema([field.with_type(_spark_type(field.type)) for field in plain.schema]))
     return spark.createDataFrame(plain).toDF(*rows.column_names)
 
 
 def _spark_type(kind: pa.DataType) -> pa.DataType:
-    """The type that Spark has for the values of an Arrow type."""
+    """Return the type that Spark has for the values of an Arrow type."""
     if pa.types.is_dictionary(kind):
         return _spark_type(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -261,5 +261,5 @@ def _spark_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain_path(path: str) -> str:
-    """A path for Spark's readers, its wildcards escaped."""
+    """Return a path for Spark's readers, its wildcards escaped."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)

@@ -1,4 +1,4 @@
-"""What Python functions read besides their arguments: clocks, random numbers, files, the environment, globals.
+"""Reads of Python functions besides their arguments: clocks, random numbers, files, the environment, globals.
 
 The bytecode is read, never run. Names are resolved to the objects they refer to, so that ``from time import time as
 now`` is found; the user's own functions and classes that are called are searched too.
@@ -83,7 +83,7 @@ _LIBRARY = str(Path(dis.__file__).parent)
 
 
 def suspects_in(function: Any, name: str) -> list[Suspect]:
-    """What a function, and the user's own code that it calls, reads besides its arguments.
+    """Return what a function, and the user's own code that it calls, reads besides its arguments.
 
     Args:
         function: a function, a method, a class or an object with methods.
@@ -160,7 +160,7 @@ class _CodeWalk:
 
 
 def _references(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[tuple[str, int | None, Any]]:
-    """The full dotted name of everything that is not an argument, with its line and the object."""
+    """Yield the full dotted name of everything that is not an argument, with its line and the object."""
     local: dict[str, str] = {}
     dotted, value, line, imported = "", None, None, ""
     for instruction in dis.get_instructions(code):
@@ -206,7 +206,7 @@ def _line(instruction: dis.Instruction) -> int | None:
 
 
 def _attribute(dotted: str, value: Any, name: str) -> tuple[str, Any]:
-    """The full name and the value of an object's attribute."""
+    """Return the full name and the value of an object's attribute."""
     found = inspect.getattr_static(value, name, None) if value is not None else None
     if isinstance(value, types.ModuleType) and isinstance(found, (type, types.ModuleType)):
         return _full_name(found) or f"{dotted}.{name}", found
@@ -214,7 +214,7 @@ def _attribute(dotted: str, value: Any, name: str) -> tuple[str, Any]:
 
 
 def _full_name(value: Any) -> str | None:
-    """The full name of a module, a class or a function in its own module."""
+    """Return the full name of a module, a class or a function in its own module."""
     if isinstance(value, types.ModuleType):
         return value.__name__
     if isinstance(value, types.MethodType | types.BuiltinMethodType) and isinstance(
@@ -254,7 +254,7 @@ def _cell_values(function: types.FunctionType) -> list[Any]:
 
 
 def _is_users(value: Any) -> bool:
-    """Whether a function or class is the user's own rather than a library's."""
+    """Return whether a function or class is the user's own rather than a library's."""
     module = str(getattr(value, "__module__", "") or "")
     root = module.split(".", 1)[0]
     if root in sys.stdlib_module_names and root != "__main__":

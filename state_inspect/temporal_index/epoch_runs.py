@@ -36,21 +36,21 @@ class EpochRun:
         return int(self.epochs[-1])
 
     def base(self, epoch: int) -> int:
-        """Where reading an epoch starts, or the newest before it; the run does not begin after it."""
+        """Return where reading an epoch, or the newest before it, starts; the run must not begin after it."""
         return int(self.bases[np.searchsorted(self.epochs, epoch, side="right") - 1])
 
     def keyframe_at(self, base: int) -> int | None:
-        """The keyframe to read at a base; None if the run begins with an empty table."""
+        """Return the keyframe to read at a base; None if the run begins with an empty table."""
         return base if base > self.first or self.starts_at_keyframe else None
 
     def upto(self, last: int) -> EpochRun:
-        """The run without the epochs after one."""
+        """Return the run without the epochs after one."""
         kept = slice(int(np.searchsorted(self.epochs, last, side="right")))
         return EpochRun(self.epochs[kept], self.bases[kept], self.starts_at_keyframe, self.before)
 
 
 def runs_of(facts: TableFacts, held: Sequence[int] = ()) -> list[EpochRun]:
-    """The runs of a state table, ascending.
+    """Return the runs of a state table, ascending.
 
     Args:
         facts: what the manifest says of it.
@@ -75,7 +75,7 @@ def runs_of(facts: TableFacts, held: Sequence[int] = ()) -> list[EpochRun]:
 
 
 def spans_until(facts: TableFacts, epoch: int) -> list[tuple[int, int, bool, int | None]]:
-    """The runs up to an epoch: first and last epoch, whether it starts at a keyframe, and the gap that ends it."""
+    """Return the runs up to an epoch: first and last epoch, whether it starts at a keyframe, the gap at its end."""
     runs = [run for run in runs_of(facts) if run.first <= epoch]
     return [
         (run.first, min(run.last, epoch), run.starts_at_keyframe, None if run is runs[-1] else run.last + 1)
@@ -84,7 +84,7 @@ def spans_until(facts: TableFacts, epoch: int) -> list[tuple[int, int, bool, int
 
 
 def base(runs: Sequence[EpochRun], epoch: int) -> int:
-    """Where reading an epoch starts; for an epoch before the first, the beginning of the table."""
+    """Return where reading an epoch starts; for an epoch before the first, the beginning of the table."""
     run = next((run for run in reversed(runs) if run.first <= epoch), None)
     return runs[0].first if run is None else run.base(epoch)
 
@@ -104,7 +104,7 @@ class EpochSpan:
 
 
 def span_of(runs: Sequence[EpochRun], first: int, last: int) -> EpochSpan:
-    """The epochs from ``first`` to ``last`` with those around them that are read from the same keyframes."""
+    """Return the epochs from ``first`` to ``last`` with those around them that are read from the same keyframes."""
     held = [run for run in runs if run.first <= last]
     if not held:  # the table did not exist yet
         return EpochSpan(first, last, [], set(), is_newest=False)

@@ -66,7 +66,7 @@ class Index:
         only: pa.Table | None = None,
         keep: bool = True,
     ) -> IntervalTable:
-        """An interval table with all captured epochs from ``first`` (−1: all) to ``last``.
+        """Return an interval table with all captured epochs from ``first`` (−1: all) to ``last``.
 
         After a run of retention a new one is built; those who hold the previous one can keep reading it.
 
@@ -89,17 +89,17 @@ class Index:
             return segments.covering(manifest, first, last, keep=keep)
 
     def held(self, query: str, name: str) -> IntervalTable | None:
-        """The interval table of the newest epochs as loaded so far, without reading anything; None if there is none."""
+        """Return the loaded interval table of the newest epochs; None if there is none."""
         found = self._tables.get((query, name))
         return None if found is None else found.live
 
     def loaded(self, query: str, name: str) -> list[IntervalTable]:
-        """All interval tables of a state table as loaded so far, without reading anything."""
+        """Return all interval tables of a state table as loaded so far, without reading anything."""
         found = self._tables.get((query, name))
         return [] if found is None else found.loaded
 
     def counts(self, query: str, name: str) -> Mapping[int, int]:
-        """The rows of a state table at the epochs that were counted so far."""
+        """Return the rows of a state table at the epochs that were counted so far."""
         found = self._tables.get((query, name))
         return {} if found is None else found.counts
 
@@ -111,7 +111,7 @@ class Index:
                 segments.covering(manifest, live.high)
 
     def dropped(self, query: str, name: str, entry: Entry) -> IntervalTable:
-        """A state table at an epoch that retention has dropped since its entry was read.
+        """Return a state table at an epoch that retention has dropped since its entry was read.
 
         Raises:
             EpochDroppedError: the grace period of its files is over.
@@ -219,7 +219,7 @@ class Index:
 
 
 def as_arrow(relation: duckdb.DuckDBPyRelation) -> pa.Table:
-    """The rows; sums of integers as 64-bit integers if they fit. DuckDB's 128-bit integers would become decimals."""
+    """Return the rows; 128-bit sums of integers as 64-bit integers if they fit, instead of decimals."""
     rows = relation.to_arrow_table()
     for at, kind in enumerate(relation.types):
         if str(kind) == "HUGEINT":

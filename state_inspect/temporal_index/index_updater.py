@@ -38,7 +38,7 @@ class Tail:
 
     @property
     def running(self) -> bool:
-        """Whether the thread is still running."""
+        """True while the thread runs."""
         return self._thread.is_alive()
 
     def stop(self) -> None:

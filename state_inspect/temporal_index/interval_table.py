@@ -116,11 +116,11 @@ class IntervalTable:
         return [*self.key_columns, *self.value_columns]
 
     def columns_at(self, epoch: int) -> list[str]:
-        """The columns that existed at an epoch; a restarted query may have added columns later."""
+        """Return the columns that existed at an epoch; a restarted query may have added columns later."""
         return [name for name in self.columns if self.beginnings.get(name, epoch) <= epoch]
 
     def at(self, epoch: int) -> str:
-        """SQL for the rows at an epoch."""
+        """Return SQL for the rows at an epoch."""
         return f"SELECT {listed(self.columns_at(epoch))} FROM {self.relation} WHERE {held_at(epoch)}"
 
     @property
@@ -129,7 +129,7 @@ class IntervalTable:
         return self
 
     def in_state(self, column: str) -> str:
-        """A column as SQL over the columns of :attr:`state`."""
+        """Return a column as SQL over the columns of :attr:`state`."""
         return quoted(column)
 
     def kind(self, column: str) -> str:
@@ -137,7 +137,7 @@ class IntervalTable:
         return self._kinds[column]
 
     def key_is(self, key: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """The SQL condition that a version belongs to a key, and its parameters; needs no full scan.
+        """Return the SQL condition that a version belongs to a key, and its parameters; needs no full scan.
 
         Args:
             key: a value for each key column.
@@ -148,7 +148,7 @@ class IntervalTable:
         return f"_hash = hash({casts}) AND {equal}", [*values, *values]
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether the index has all epochs from ``first`` to ``last``."""
+        """Return whether the index has all epochs from ``first`` to ``last``."""
         begins = self.low is not None and (self.low <= first or (self._whole and first < 0))
         return not self._unsure and begins and self.high >= last
 
@@ -196,14 +196,14 @@ class IntervalTable:
             self._unsure = False
 
     def outgrown(self, entries: Entries, first: int) -> bool:
-        """Whether the epochs from ``first`` on take less than a quarter of the memory, loaded by themselves."""
+        """Return whether the epochs from ``first`` on take less than a quarter of the memory by themselves."""
         facts = entries.facts(self._table)
         keyframe = int(facts.keyframes[facts.is_there][-1]) if facts.is_there.any() else -1
         rows = self._rows_at_keyframe(facts, keyframe) + facts.changes_between(keyframe, int(facts.epochs[-1]))
         return 0 <= keyframe <= first and rows < self.versions // 4
 
     def _lacking(self, facts: TableFacts, first: int) -> int:
-        """The approximate number of changelog rows to read for the epochs from ``first`` on."""
+        """Return the approximate number of changelog rows to read for the epochs from ``first`` on."""
         own = facts.is_there & (facts.epochs >= first)
         if self.low is not None:
             return int(facts.changes[own & ((facts.epochs < self.low) | (facts.epochs > self.high))].sum())
@@ -211,12 +211,12 @@ class IntervalTable:
         return int(facts.changes[own].sum()) + (0 if base < 0 else self._rows_at_keyframe(facts, base))
 
     def _rows_at_keyframe(self, facts: TableFacts, keyframe: int) -> int:
-        """How many rows a keyframe has; 0 if nobody has counted them."""
+        """Return the number of rows of a keyframe; 0 if nobody has counted them."""
         known = facts.rows_at(keyframe)
         return (marked_rows(self._version.table, keyframe) if known is None else known) or 0
 
     def _far_back(self, facts: TableFacts, first: int) -> bool:
-        """Whether reading everything again is less work than adding the epochs from ``first`` on."""
+        """Return whether reading everything again is less work than adding the epochs from ``first`` on."""
         if self.low is None or self.low <= first:
             return False
         return facts.changes_between(first - 1, self.low - 1) > self.versions // 2
@@ -250,7 +250,7 @@ class IntervalTable:
         self._unsure = False
 
     def part(self, entries: Entries, first: int, last: int) -> EpochSpan:
-        """The epochs to load for those from ``first`` to ``last``: all that are read from the same keyframes.
+        """Return the epochs to load for those from ``first`` to ``last``: all that are read from the same keyframes.
 
         Raises:
             OvertakenError: as :meth:`cover`.
@@ -378,7 +378,7 @@ class IntervalTable:
             self._db.execute("DROP TABLE incoming")
 
     def _rows_since(self, keyframe: int | None, last: int, *, after: int | None = None) -> pa.RecordBatchReader:
-        """The rows to load: a keyframe's, if there is one, and the changes after it, or after an epoch."""
+        """Return the rows to load: a keyframe's, if there is one, and the changes after it, or after an epoch."""
         if self._only is None:
             rows = rows_since(self._version, keyframe, last, after=after)
             return counted_rows(self._label, rows, self._expected)
@@ -409,7 +409,7 @@ class IntervalTable:
                     self._db.unregister(name)
 
     def _with_next(self) -> str:
-        """SQL for the rows of the feed, each with its key's hash and the epoch of its key's next row."""
+        """Return SQL for the rows of the feed, each with its key's hash and the epoch of its key's next row."""
         keys = listed(self.key_columns)
         following = f"lead(_epoch) OVER (PARTITION BY {HASH}, {keys} ORDER BY _epoch) AS _until"
         fed = "feed"
@@ -447,11 +447,11 @@ class IntervalTable:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an engine's message, without its advice."""
+    """Return the first line of an engine's message, without its advice."""
     return str(error).strip().splitlines()[0]
 
 
 def held_at(epoch: int, relation: str | None = None) -> str:
-    """The SQL condition that a version, perhaps of a certain relation, is valid at an epoch."""
+    """Return the SQL condition that a version, perhaps of a certain relation, is valid at an epoch."""
     of = f"{relation}." if relation else ""
     return f"{of}_valid_from <= {epoch} AND {of}_valid_to > {epoch}"

@@ -60,14 +60,14 @@ def report_rows(name: str, read: int, expected: int) -> None:
 
 
 def counted_rows(name: str, rows: pa.RecordBatchReader, expected: int) -> pa.RecordBatchReader:
-    """The rows, reported as they are read."""
+    """Return the rows, reported as they are read."""
     return pa.RecordBatchReader.from_batches(rows.schema, _counted(name, rows, expected, _listener.get()))
 
 
 def counted_files(
     name: str, schema: pa.Schema, files: Iterator[tuple[pa.Table, int]], expected: int
 ) -> pa.RecordBatchReader:
-    """The rows found in files, each with its number of rows, all of which are reported."""
+    """Return the rows found in files, each with its number of rows, all of which are reported."""
     return pa.RecordBatchReader.from_batches(schema, _counted_files(name, files, expected, _listener.get()))
 
 

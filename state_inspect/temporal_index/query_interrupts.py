@@ -26,7 +26,7 @@ class QueryStopped(Exception):  # noqa: N818 (the answer is not needed, so no us
 
 
 class Interruptible(Protocol):
-    """What runs a query: a cursor of DuckDB, or what stands for jobs of Spark."""
+    """A DuckDB cursor or a Spark job group."""
 
     def interrupt(self) -> None:
         """End the query, which then raises an error. Called repeatedly, from another thread."""
@@ -44,7 +44,7 @@ class RunningStatements:
 
     @property
     def stopped(self) -> bool:
-        """Whether the task was stopped; no further query of it starts."""
+        """True if the task was stopped; no further query of it starts."""
         return self._stopped.is_set()
 
     def stop_after(self, seconds: float) -> None:

@@ -27,7 +27,7 @@ class Relations:
         self._unused: deque[str] = deque()
 
     def named(self, name: str) -> str:
-        """A unique name for a new relation; first drops those that are no longer used."""
+        """Return a unique name for a new relation; first drops those that are no longer used."""
         while self._unused:
             self._db.execute(f"DROP TABLE IF EXISTS {quoted(self._unused.popleft())}")
         chosen = name if name not in self._taken else f"{name}#{next(self._numbers)}"

@@ -35,7 +35,7 @@ _FEW_COMPARISONS = 10_000_000
 
 
 def few(rows: pa.Table) -> bool:
-    """Whether rows of the changelog are better added epoch by epoch than all at once."""
+    """Return whether rows of the changelog are better added epoch by epoch than all at once."""
     return rows.num_rows <= FEW_ROWS and len(rows[EPOCH].unique()) <= _FEW_EPOCHS
 
 
@@ -82,7 +82,7 @@ def patch(
 
 
 def hashed_as(hashes: Iterable[int], versions: int) -> str:
-    """The SQL condition that a version's key has one of some hashes; pays off for up to ``FEW_KEYS``.
+    """Return the SQL condition that a version's key has one of some hashes; pays off for up to ``FEW_KEYS``.
 
     Args:
         hashes: unsigned 64-bit integers.

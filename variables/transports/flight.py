@@ -88,7 +88,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class FlightTransport:
-    """What executors use: each call is one of the driver's server."""
+    """The client of executors: each call goes to the driver's server."""
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
@@ -120,15 +120,15 @@ class FlightTransport:
         self._call("put", check_group(group), [name], data)
 
     def get(self, group: str, name: str) -> bytes | None:
-        """The bytes under a name."""
+        """Return the bytes under a name."""
         return next(iter(self._call("get", group if group == BINDINGS else check_group(group), [name])), None)
 
     def get_all(self, group: str, names: list[str]) -> list[bytes]:
-        """The bytes under some names."""
+        """Return the bytes under some names."""
         return self._call("get", check_group(group), names) if names else []
 
     def names(self, group: str) -> list[str]:
-        """The names in a group."""
+        """Return the names in a group."""
         return [name.decode() for name in self._call("names", check_group(group), [])]
 
     def remove(self, group: str, names: list[str]) -> None:
@@ -137,7 +137,7 @@ class FlightTransport:
 
 
 def served_to_executors(transport: Transport, spark: Any, checkpoints: Iterable[str]) -> str:
-    """The address by which the executors of a session reach a transport; a server is started if need be.
+    """Return the address by which the executors of a session reach a transport; a server is started if need be.
 
     Args:
         transport: what executors reach.
