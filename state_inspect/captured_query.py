@@ -266,11 +266,7 @@ class CapturedQuery:
 
         It is the one with all keys if that is loaded, or soon read.
 
-        Args:
-            table: the state table.
-            keys: values of key columns with their types, a row per key; None for all keys.
-            first: the first epoch that is needed.
-            last: the last epoch that is needed; None for the newest.
+        ``keys`` has values of key columns with their types, a row per key; None for all keys.
         """
         if keys is None or self.is_soon_read(table, first, last):
             return self.interval_table(table, first, last)

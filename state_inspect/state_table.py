@@ -10,7 +10,7 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.errors import InvalidSQLError, UnknownColumnError
+from streamstate.errors import UnknownColumnError
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.state_inspect.analytics.columns import column_histogram, column_summary
@@ -20,7 +20,7 @@ from streamstate.state_inspect.frames import to_pandas, to_polars
 from streamstate.state_inspect.keys.key_rows import Keys, rows_of_keys
 from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.rows import records
-from streamstate.state_inspect.sql.condition_policy import CheckedCondition, checked_condition
+from streamstate.state_inspect.sql.condition_policy import CheckedCondition, checked_condition, condition_failed
 from streamstate.state_inspect.temporal_index.index import Index, as_arrow
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.row_counts import rows_at
@@ -370,8 +370,3 @@ def run_filtered(index: Index, sql: str, parameters: list[Any]) -> pa.Table:
         return index.query(sql, parameters)
     except duckdb.Error as error:
         raise condition_failed(error) from error
-
-
-def condition_failed(error: duckdb.Error) -> InvalidSQLError:
-    """Return the error for a statement with a user's condition that failed."""
-    return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")

@@ -123,7 +123,7 @@ def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> No
             f"{checkpoint} was begun without shared variables, and Spark cannot add the source that binds them.\n"
             "Fork it with them, and start the fork: ss.fork(checkpoint, new_checkpoint, shared=(variable,)), then"
             " ss.start(frame, new_name, store, checkpoint=new_checkpoint, shared=(variable,)). A query with named"
-            " sources can go on in place."
+            " sources can continue in place."
         )
 
 
@@ -154,8 +154,8 @@ def bound_run(frame: DataFrame, checkpoint: str) -> Iterator[None]:
     reached = address if near or "://" in address else _served(address, spark, checkpoint)
     bindings = "" if near and local_path(checkpoint) is not None else _served(address, spark, checkpoint)
     before = context.getLocalProperty(RUN)
-    told = QueryRun(_plain(checkpoint), query, run, reached, bindings, tuple(names), tuple(names.values()))
-    context.setLocalProperty(RUN, told.text())
+    started = QueryRun(_plain(checkpoint), query, run, reached, bindings, tuple(names), tuple(names.values()))
+    context.setLocalProperty(RUN, started.text())
     try:
         yield
     finally:
@@ -208,9 +208,7 @@ def overridden(
         log = log_of(declaration, binding.at, branch)
         if log.head() < 0:
             begin_branch(log, versions.get(name))
-        merging = declaration.merging
-        same = merging.state == declaration.type.arrow
-        state = declaration.type.stored(value, name) if same else merging.lifted(name, value)
+        state = declaration.state_of(value)
         head = log.head()
         if log.state(head) != state:
             head = log.set(state, "what-if", None).number

@@ -77,10 +77,7 @@ def _runs_group(query: str) -> str:
 def begin_run(transport: Transport, query: str, committed: int) -> int:
     """Number a run of a query that is about to start.
 
-    Args:
-        transport: where contributions are staged.
-        query: the query's id.
-        committed: the newest epoch that it has committed (−1: none); all later ones are this run's.
+    ``committed`` is the newest epoch that the query has committed (−1: none); all later ones are this run's.
     """
     group = _runs_group(query)
     while True:

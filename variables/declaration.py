@@ -124,12 +124,19 @@ class Declaration:
         """The state of version 0."""
         if self.init is None:
             return None
-        if self.merge.startswith(_CUSTOM):
+        if self.merge.startswith((_CUSTOM, "append")):
             return self.type.stored(self.init, self.name)
-        made = self.merging
-        if self.merge.startswith("append"):
-            return self.type.stored(self.init, self.name)
-        return made.lifted(self.name, self.init)
+        return self.merging.lifted(self.name, self.init)
+
+    def state_of(self, *value: Any) -> Any:
+        """Return the state of a value that is set.
+
+        Raises:
+            InvalidArgumentError: it is not of the type.
+        """
+        if len(value) == 1 and self.merging.state == self.type.arrow:
+            return self.type.stored(value[0], self.name)
+        return self.merging.lifted(self.name, *value)
 
     @property
     def every(self) -> int:
@@ -144,19 +151,9 @@ class Declaration:
 
     def text(self) -> str:
         """Return the declaration as JSON, without the function."""
-        return json.dumps(
-            {
-                "name": self.name,
-                "type": self.type.text,
-                "init": _json_value(self.init),
-                "merge": self.merge,
-                "access": self.access,
-                "consistency": self.consistency,
-                "digest": self.digest,
-                "identity": self.identity,
-            },
-            default=str,
-        )
+        facts = {"name": self.name, "type": self.type.text, "init": _json_value(self.init)}
+        as_they_are = ("merge", "access", "consistency", "digest", "identity")
+        return json.dumps(facts | {name: getattr(self, name) for name in as_they_are}, default=str)
 
     @classmethod
     def from_text(cls, text: str, function: Function | None = None, store: str = "") -> Declaration:
@@ -205,5 +202,5 @@ def _digest(function: Function) -> str:
     code = getattr(function, "__code__", None)
     if code is None:
         return f"{function!r}"
-    told = (code.co_code, repr([c for c in code.co_consts if not hasattr(c, "co_code")]), code.co_names)
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    facts = (code.co_code, repr([c for c in code.co_consts if not hasattr(c, "co_code")]), code.co_names)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

@@ -268,8 +268,8 @@ def operator_at(depth: int, given: str | None) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _place(code: Any) -> str:
-    told = f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+    place = f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
+    return hashlib.sha256(place.encode()).hexdigest()[:12]
 
 
 class _AtTheEnd:

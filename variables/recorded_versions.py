@@ -40,12 +40,7 @@ _KEYFRAME_EVERY = 64
 
 
 class VersionRecorder:
-    """Writes a variable's versions to the store.
-
-    Args:
-        layout: the store.
-        log: the versions.
-    """
+    """Writes a variable's versions to the store."""
 
     def __init__(self, layout: Layout, log: VersionLog) -> None:
         self._layout = layout
@@ -71,15 +66,15 @@ class VersionRecorder:
             StoreError: they cannot be written; the transport keeps them.
             VariableError: the transport lost versions that the store lacks.
         """
-        stands, head = self.recorded(), self._log.head()
-        while stands < head:
-            upto = min(head, stands + _AT_ONCE)
-            self._write([self._log.entry(number) for number in range(stands + 1, upto + 1)])
-            stands = upto
+        newest, head = self.recorded(), self._log.head()
+        while newest < head:
+            upto = min(head, newest + _AT_ONCE)
+            self._write([self._log.entry(number) for number in range(newest + 1, upto + 1)])
+            newest = upto
         if head - _STAY > self._dropped + _STAY:
             self._dropped = head - _STAY
             self._log.drop(self._dropped)
-        return stands
+        return newest
 
     def _write(self, entries: Sequence[VersionEntry]) -> None:
         if not self._made:
@@ -109,7 +104,7 @@ class VersionRecorder:
             self._place,
             f"{application}/{VALUE}",
             last,
-            lambda stands: table.filter(pc.greater(table[EPOCH], stands)),
+            lambda written: table.filter(pc.greater(table[EPOCH], written)),
         )
         self._manifest.append(manifest, f"{application}/_epochs")
 

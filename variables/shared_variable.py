@@ -147,13 +147,7 @@ class SharedVariable:
                 f"{self.name}.set() is for notebooks: which of many tasks would win?\nContribute with"
                 f" {self.name}.add(x), which merges."
             )
-        merging = self._declaration.merging
-        state = (
-            self._declaration.type.stored(value[0], self.name)
-            if len(value) == 1 and merging.state == self._declaration.type.arrow
-            else merging.lifted(self.name, *value)
-        )
-        return self._set(state)
+        return self._set(self._declaration.state_of(*value))
 
     def clear(self) -> int:
         """Set the variable to its first value, and return the new version."""
@@ -179,8 +173,8 @@ class SharedVariable:
     def add(self, *value: Any, operator: str | None = None) -> None:
         """Contribute to the value, in an operator; the epoch's contributions are merged once it is committed.
 
-        Each operator and partition of an epoch contributes once, however often Spark runs a task. Operators are told
-        apart by the function that calls this; two that call the same one need names.
+        Each operator and partition of an epoch contributes once, however often Spark runs a task. The function
+        that calls this identifies an operator; two that call the same one need names.
 
         Args:
             value: what to contribute: a value of the type; an item for ``append`` and ``union``; a value and a weight
@@ -253,7 +247,7 @@ class SharedVariable:
 
         Args:
             callback: called with a :class:`Change`.
-            name: keeps the position under a name, so that a later process goes on where this one ended; without a name
+            name: keeps the position under a name, for a later process to continue where this one ended; without a name
                 it begins with the next version.
             interval: seconds between two looks at the transport.
 

@@ -79,16 +79,8 @@ def encoded_version(entry: VersionEntry, declaration: Declaration) -> bytes:
     Raises:
         InvalidArgumentError: they are too many.
     """
-    header = {
-        "kind": entry.kind,
-        "by": entry.by,
-        "at": entry.at.isoformat(),
-        "sets": entry.sets,
-        "merged": dict(entry.merged),
-        "epoch": entry.epoch,
-        "contributions": entry.contributions,
-        "whole": entry.whole,
-    }
+    header = {name: getattr(entry, name) for name in _HEADER}
+    header |= {"at": entry.at.isoformat(), "merged": dict(entry.merged)}
     schema = _version_schema(declaration)
     columns = [
         _column(entry.state if entry.whole else None, schema.field("state").type),

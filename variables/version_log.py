@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import quote
 
 from streamstate.errors import VariableError
-from streamstate.snapshots.checkpoint.bindings import Version
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.transports.transport import Transport, numbers_among
 from streamstate.variables.version_bytes import VersionEntry, decoded_version, encoded_version
@@ -140,10 +139,7 @@ class VersionLog:
     def set(self, state: Any, by: str, expected: int | None) -> VersionEntry:
         """Publish a state that replaces all before.
 
-        Args:
-            state: the state.
-            by: who sets it.
-            expected: how many versions were set so far, as far as the caller knows; None: it does not matter.
+        ``expected`` is the number of versions that the caller knows were set so far; None: it does not matter.
 
         Raises:
             Overtaken: another has set the variable since; nothing was published.
@@ -223,8 +219,3 @@ def _changes(before: dict[Any, Any] | None, after: dict[Any, Any] | None) -> tup
 
 def _spelled(number: int) -> str:
     return f"{number:0{_WIDTH}}"
-
-
-def as_version(log: VersionLog, number: int) -> Version:
-    """Return a version of a log as bindings name it."""
-    return Version(number, log.branch)

@@ -24,12 +24,6 @@ class VersionPump:
     """Records a query's variables twice a second, and once more when the query has ended.
 
     Then it also merges what the last epoch contributed, which no later epoch did.
-
-    Args:
-        variables: the variables.
-        checkpoint: the query's.
-        spark: its session.
-        goes_on: says whether the query still runs.
     """
 
     def __init__(

@@ -40,10 +40,7 @@ _UNREADABLE = (StreamStateError, ValueError, OSError)
 def advice_on(query: CapturedQuery, reads: Reads, *, only_store: bool = False) -> list[Advice]:
     """Return what there is to know about a query, as :meth:`streamstate.History.advise`.
 
-    Args:
-        query: the query.
-        reads: tells which state tables may be read, to count rows and to find event times.
-        only_store: whether to leave the query's checkpoint aside.
+    ``reads`` says which state tables may be read; ``only_store`` leaves the query's checkpoint aside.
     """
     newest = query.entries().newest
     return [] if newest is None else _Advisor(query, newest.epoch, reads, only_store=only_store).advice()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import pyarrow.compute as pc
+
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH
+from streamstate.snapshots.store.changelog import DELETE
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.kept_states import KeptState
-from streamstate.state_inspect.advice.removed_rows import removed_rows
 from streamstate.state_inspect.captured_query import CapturedQuery
 
 Reads = Callable[[str], bool]
@@ -20,14 +23,7 @@ _SLOWED = 4
 
 
 def growth_advice(query: CapturedQuery, kept: Iterable[KeptState], since: int, reads: Reads) -> Iterator[Advice]:
-    """Advise on kept states that grew and lost no row.
-
-    Args:
-        query: the query.
-        kept: its states from which Spark removes no rows.
-        since: the first epoch for which that is known.
-        reads: which tables may be read to count their rows.
-    """
+    """Advise on states kept since an epoch that grew and lost no row; ``reads`` says which may be counted."""
     captured = [epoch for epoch in query.captured() if epoch >= since][-_WINDOW:]
     if len(captured) < _FEWEST:
         return
@@ -73,3 +69,10 @@ def _rows(
             return None
         totals = [total + counts[epoch] for total, epoch in zip(totals, epochs, strict=True)]
     return totals[0], totals[1], totals[2]
+
+
+def removed_rows(query: CapturedQuery, table: str, first: int, last: int) -> int:
+    """Return how many rows of a state table were removed from one epoch to another, both included, by its files."""
+    version = query.change_log(table).version
+    reader = version.scan(EPOCH, first, last, columns=[EPOCH], where=pc.field(CHANGE) == DELETE)
+    return sum(batch.num_rows for batch in reader)

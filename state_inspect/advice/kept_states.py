@@ -68,9 +68,9 @@ def _of_operator(plan: QueryPlan, operator: OperatorPlan, tables: tuple[str, ...
         keys = _key_names(table_plan, plan, number)
         watermarks = ", ".join(dict.fromkeys(watermark.column for watermark in plan.event_times))
         if operator.name in _AGGREGATES:
-            yield KeptState(tables, _COMPLETE if plan.mode == "complete" else _of_aggregation(keys, watermarks))
+            yield KeptState(tables, _COMPLETE if plan.mode == "complete" else _of_keys("it keeps", keys, watermarks))
         elif operator.name == _DEDUPLICATES:
-            yield KeptState(tables, _of_deduplication(keys, watermarks))
+            yield KeptState(tables, _of_keys("dropDuplicates remembers", keys, watermarks))
 
 
 def _key_names(table: TablePlan, plan: QueryPlan, number: int) -> str:
@@ -85,16 +85,9 @@ def _key_names(table: TablePlan, plan: QueryPlan, number: int) -> str:
     return ", ".join(named)
 
 
-def _of_aggregation(keys: str, watermarks: str) -> str:
-    if watermarks:
-        return f"it keeps every key ({keys}), and the key lacks the event time {watermarks}"
-    return f"it keeps every key ({keys}), and the query has no watermark"
-
-
-def _of_deduplication(keys: str, watermarks: str) -> str:
-    if watermarks:
-        return f"dropDuplicates remembers every key ({keys}), and the key lacks the event time {watermarks}"
-    return f"dropDuplicates remembers every key ({keys}), and the query has no watermark"
+def _of_keys(keeps: str, keys: str, watermarks: str) -> str:
+    lacks = f"the key lacks the event time {watermarks}" if watermarks else "the query has no watermark"
+    return f"{keeps} every key ({keys}), and {lacks}"
 
 
 def _of_side(operator: OperatorPlan, at: int) -> str:

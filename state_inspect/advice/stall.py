@@ -46,11 +46,7 @@ class Stall:
 
 
 def stall_of(progress: Sequence[EpochProgress]) -> Stall | None:
-    """Return the stall of the watermark; None if it moves, or has not moved for no longer than it usually does.
-
-    Args:
-        progress: the epochs, ascending.
-    """
+    """Return the stall of the watermark; None if it moves, or has not moved for no longer than it usually does."""
     longest, since, length = 0, None, 0
     idle_from: list[int] = []
     for before, epoch in zip([None, *progress], progress, strict=False):

@@ -38,10 +38,7 @@ def pinned_policy(checkpoint: CheckpointFiles | None) -> str | None:
 def holders(found: Stall, watermarks: Watermarks, *, ahead: bool | None) -> tuple[IdleSource, ...]:
     """Return the idle sources that hold a stuck watermark.
 
-    Args:
-        found: the stall.
-        watermarks: the query's watermarks.
-        ahead: whether the state has events of other sources that would have moved it; None if that is not known.
+    ``ahead`` says whether the state has events of other sources that would have moved it; None if that is not known.
     """
     declared = watermarks.declared or ()
     idle = {source.name: source for source in found.idle}

@@ -11,9 +11,8 @@ from streamstate.snapshots.store.query_plans.plan_record import OperatorPlan, Qu
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import MOST, EpochProgress
 from streamstate.state_inspect.advice.event_times import timed_rows
-from streamstate.state_inspect.advice.growing import Reads
+from streamstate.state_inspect.advice.growing import Reads, removed_rows
 from streamstate.state_inspect.advice.kept_states import OUTER
-from streamstate.state_inspect.advice.removed_rows import removed_rows
 from streamstate.state_inspect.advice.stall import IdleSource
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.values import timestamp
@@ -39,16 +38,7 @@ def waiting_advice(
     stuck: bool,
     held_by: Sequence[IdleSource],
 ) -> Iterator[Advice]:
-    """Advise on rows that wait, if none has been returned yet, or if the watermark is stuck.
-
-    Args:
-        query: the query.
-        plan: its plan.
-        progress: its newest epochs, ascending.
-        reads: which tables may be read.
-        stuck: True if the watermark is stuck.
-        held_by: the sources that hold it.
-    """
+    """Advise on rows that wait, if none has been returned yet, or if the watermark is stuck."""
     newest = progress[-1]
     for table, known in plan.tables.items() if plan.mode == "append" else ():
         operator = (plan.operators or ())[operator_number(table)]

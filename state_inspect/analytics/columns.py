@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pandas as pd
@@ -12,6 +11,7 @@ import pyarrow as pa
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.unix_time import from_microseconds
 
 QUANTILES = {"p01": 0.01, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p99": 0.99}
 _FACTS = ("nulls", "distinct", "min", "max", "mean", *QUANTILES, "bytes")
@@ -21,7 +21,6 @@ _EXACT = 100_000
 # Columns per statement: compiling one with several hundred expressions per column takes longer than running it.
 _TOGETHER = 40
 _MOST_BINS = 1000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Query = Callable[[str], pa.Table]
 
@@ -161,6 +160,5 @@ def _edges(low: float | None, high: float | None, bins: int) -> list[float]:
 
 
 def _timestamps(microseconds: pd.Series[Any], zone: str | None) -> pd.Series[Any]:
-    found = [_EPOCH + timedelta(microseconds=number) for number in microseconds]
-    times = pd.Series(found, dtype="datetime64[us, UTC]")
+    times = pd.Series(list(map(from_microseconds, microseconds)), dtype="datetime64[us, UTC]")
     return times if zone is not None else times.dt.tz_localize(None)

@@ -11,14 +11,13 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.errors import InvalidSQLError
 from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import TIME
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys.key_rows import key_condition
-from streamstate.state_inspect.sql.condition_policy import predicate_sql
+from streamstate.state_inspect.sql.condition_policy import condition_failed, predicate_sql
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
@@ -41,12 +40,7 @@ class Condition:
         try:
             return index.query(sql, self.parameters * times)
         except duckdb.Error as error:
-            raise failed(error) from error
-
-
-def failed(error: duckdb.Error) -> InvalidSQLError:
-    """Return the error for a statement with a condition that failed."""
-    return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")
+            raise condition_failed(error) from error
 
 
 @dataclass(frozen=True)
@@ -165,7 +159,7 @@ def _joined(
     try:
         return index.query_parts(((spans_in(part), part.condition.parameters) for part in parts), sql)
     except duckdb.Error as error:
-        raise failed(error) from error
+        raise condition_failed(error) from error
 
 
 def _committed(epochs: pa.ChunkedArray, entries: Sequence[Entry]) -> pa.Array:

@@ -9,16 +9,15 @@ from contextlib import closing
 
 import duckdb
 
-from streamstate.errors import InvalidSQLError
 from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, PUT
 from streamstate.snapshots.store.delta.data_files import verified
 from streamstate.snapshots.store.delta.reading import Committed
 from streamstate.snapshots.store.duckdb_sql import embedded
 from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
-from streamstate.state_inspect.sql.condition_policy import predicate_sql
+from streamstate.state_inspect.sql.condition_policy import condition_failed, predicate_sql
 from streamstate.state_inspect.temporal_index.epoch_runs import runs_of
-from streamstate.state_inspect.temporal_index.interval_table import first_line, held_at
+from streamstate.state_inspect.temporal_index.interval_table import held_at
 from streamstate.state_inspect.temporal_index.loading import report_rows
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 
@@ -96,7 +95,7 @@ class _Search:
             try:
                 [(found,)] = database.execute(sql, [paths]).fetchall()
             except duckdb.Error as error:
-                raise InvalidSQLError(f"The condition failed: {first_line(error)}") from error
+                raise condition_failed(error) from error
         return None if found is None else int(found)
 
 

@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
@@ -23,8 +22,8 @@ from streamstate.state_inspect.differences.diff_sql import TableColumns
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.small_append import FEW_KEYS, hashed_as
+from streamstate.state_inspect.unix_time import milliseconds
 
-_EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 TIMEOUT, TTL, TIMER = "timeoutTimestamp", "ttlExpirationMs", "expiration_timestamp_ms"
 """Spark's columns with the time at which a row expires, in milliseconds: of ``applyInPandasWithState``, of a variable
 with a time to live, of registered timers."""
@@ -57,14 +56,7 @@ class KeyRows:
 
 
 class Causes:
-    """Finds the causes of changes in the state tables of one query.
-
-    Args:
-        index: the index.
-        entries: the manifest.
-        columns: the columns of a state table.
-        versions_of: the interval table of at least some keys of a state table, with the epochs from one to another.
-    """
+    """Finds the causes of changes in the state tables of one query."""
 
     def __init__(
         self,
@@ -281,18 +273,13 @@ class _EpochFactsOf:
         return EpochFacts(
             epoch,
             # 0 if there was none; None if Spark had purged it.
-            watermark=_ms(watermark[at]) if watermark[at] else None if offsets[at] is None else 0,
-            began=None if began[at] is None else _ms(began[at]),
+            watermark=milliseconds(watermark[at]) if watermark[at] else None if offsets[at] is None else 0,
+            began=None if began[at] is None else milliseconds(began[at]),
             # Another operator may emit rows that it held back, although nothing was read.
             no_input=self._is_only_operator and single and read_nothing,
             single=single,
             only_operator=self._is_only_operator,
         )
-
-
-def _ms(moment: datetime) -> int:
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH_ZERO) // timedelta(milliseconds=1)
 
 
 def _operator_id(table: str) -> str:

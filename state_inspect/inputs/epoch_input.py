@@ -42,6 +42,7 @@ from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
 from streamstate.state_inspect.suspects.suspect import Suspect
+from streamstate.state_inspect.unix_time import milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -236,4 +237,4 @@ def _clock(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) -> Epo
 
 
 def _milliseconds(moment: datetime | None) -> int:
-    return 0 if moment is None else round(moment.timestamp() * 1000)
+    return 0 if moment is None else milliseconds(moment)

@@ -154,11 +154,7 @@ def column_of(jvm: Any, expression: Any) -> Column:
 def over_input(jvm: Any, plan: Any, batches: Sequence[tuple[Any, Any]], clock: EpochClock) -> Any:
     """Return a plan over what its sources delivered, with each source's whole row in a column.
 
-    Args:
-        jvm: Spark's.
-        plan: the analysed plan, whose leaves are streams.
-        batches: each leaf, and what it delivered.
-        clock: the epoch's, for expressions of the current time.
+    ``batches`` has each leaf of the plan with what it delivered; ``clock`` gives expressions their current time.
     """
     return at_time(jvm, _Carrier(jvm, batches).carried(plan)[0], clock)
 

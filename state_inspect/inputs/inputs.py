@@ -57,10 +57,7 @@ def inputs(query: CapturedQuery, epoch: int, source: str | int | None) -> InputR
 def required_plan(query: CapturedQuery, epoch: int, problem: str = "") -> PlannedQuery:
     """Return the plan of an epoch as Spark's own objects.
 
-    Args:
-        query: the query.
-        epoch: the epoch.
-        problem: what cannot be done without the plan; by default, reading the input.
+    ``problem`` says in the error what cannot be done without the plan; by default, reading the input.
 
     Raises:
         NoResultError: the query was neither started nor described in this process, or with another plan.

@@ -44,12 +44,8 @@ def rerun(
 ) -> Iterator[list[Any]]:
     """The stateful operators of an epoch, planned to run over a copy of the checkpoint, which lasts for the block.
 
-    Args:
-        planned: the query's plan.
-        checkpoint: its checkpoint.
-        epoch: the epoch.
-        clocks: the times of the epoch before, if there is one, and of the epoch.
-        batches: each leaf of the plan, and what it delivered as a plan of a stream.
+    ``clocks`` has the times of the epoch before, if there is one, and of the epoch; ``batches`` each leaf of the plan
+    with what it delivered, as a plan of a stream.
 
     Raises:
         EpochGoneError: Spark has purged the state of the epoch before.
@@ -99,10 +95,7 @@ def physical_operators(made: Any) -> list[Any]:
 def made_inputs(planned: PlannedQuery, node: Any, physical: Any) -> list[OperatorInput]:
     """Return an operator's input; for sides with operators below, the rows that those emit when they run.
 
-    Args:
-        planned: the query's plan.
-        node: the operator in the analysed plan.
-        physical: the same operator in a plan that can be run.
+    The operator is given as a node of the analysed plan, and of a physical plan that can run.
     """
     jvm: Any = planned.spark._jvm
     found = operator_inputs(jvm, node, physical, planned.plan.mode)

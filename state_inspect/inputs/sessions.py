@@ -22,13 +22,7 @@ Window = tuple[int, int]
 class StateSessions:
     """The session windows in a state table around an epoch.
 
-    Args:
-        query: the query.
-        at: returns an epoch's snapshot.
-        table: the state table.
-        epoch: the epoch.
-        before: the captured epoch before it; None if there is none.
-        key: the state's key, with the session's start.
+    ``key`` is the state's key, with the session's start; ``at`` returns an epoch's snapshot.
     """
 
     def __init__(

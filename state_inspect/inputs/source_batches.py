@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -19,6 +18,7 @@ from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scal
 from streamstate.state_inspect.inputs.archived_files import Archive
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
 from streamstate.state_inspect.inputs.read_files import ReadFile, read_files, source_log
+from streamstate.state_inspect.unix_time import milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,10 +55,7 @@ class SourceReader:
     def batch(self, leaf: Any, source: SourceRange, *, streaming: bool = False) -> Any:
         """Return the rows of a leaf of a streaming plan, as a plan with the leaf's own attributes.
 
-        Args:
-            leaf: the leaf.
-            source: from where to where its source is read.
-            streaming: whether the plan is to be one of a stream, as Spark has it when it runs an epoch.
+        With ``streaming`` it is a plan of a stream, as Spark has it when it runs an epoch.
         """
         if source.is_empty:
             return self.nothing(leaf, streaming=streaming)
@@ -191,7 +188,7 @@ class SourceReader:
         modified = files_for(self._spark, path).modified(path)
         if modified is None:
             return _GONE
-        if abs(_milliseconds(modified) - read.modified_at) > _SAME_MILLISECOND:
+        if abs(milliseconds(modified) - read.modified_at) > _SAME_MILLISECOND:
             return "was changed afterwards"
         return None
 
@@ -222,7 +219,3 @@ def _has_metadata(leaf: Any) -> bool:
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
     for name, content in contents.items():
         (folder / name).write_bytes(content)
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)

@@ -45,8 +45,9 @@ _COMPARES = {
     "EqualNullSafe": "IS NOT DISTINCT FROM",
 }
 _JUNCTIONS = {"And": "AND", "Or": "OR"}
+_OF_ONE = {"IsNull": "({} IS NULL)", "IsNotNull": "({} IS NOT NULL)", "Not": "(NOT {})"}
 _ALWAYS: dict[str, SparkType] = {
-    **dict.fromkeys([*_COMPARES, *_JUNCTIONS, "Not", "IsNull", "IsNotNull"], "boolean"),
+    **dict.fromkeys([*_COMPARES, *_JUNCTIONS, *_OF_ONE], "boolean"),
     "Sqrt": "double",
     "IntegralDivide": "long",
 }
@@ -55,7 +56,7 @@ _ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*"}
 _TRANSPARENT = ("KnownNotNull", "KnownNullable", "KnownFloatingPointNormalized", "UnresolvedAlias", "Alias")
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _HANDLED = (
-    *("Literal", "If", "CaseWhen", "Coalesce", "IsNull", "IsNotNull", "Not", "UnaryMinus", "Divide", "IntegralDivide"),
+    *("Literal", "If", "CaseWhen", "Coalesce", "UnaryMinus", "Divide", "IntegralDivide"),
     *("DecimalDivideWithOverflowCheck", "Remainder", "Sqrt", "CheckOverflow", "CheckOverflowInSum", "Round", "Cast"),
     *("GetStructField", "Concat"),
 )
@@ -140,11 +141,12 @@ class _Translator:
             return self.sql(of[0])
         if kind in _HANDLED:
             return str(getattr(self, f"_{kind.casefold()}")(tree, of))
+        if kind in _OF_ONE:
+            return _OF_ONE[kind].format(self.sql(of[0]))
         if kind in _COMPARES:
             self._comparable(of)
-            return f"({self.sql(of[0])} {_COMPARES[kind]} {self.sql(of[1])})"
-        if kind in _JUNCTIONS:
-            return f"({self.sql(of[0])} {_JUNCTIONS[kind]} {self.sql(of[1])})"
+        if operator := _COMPARES.get(kind) or _JUNCTIONS.get(kind):
+            return f"({self.sql(of[0])} {operator} {self.sql(of[1])})"
         if kind in _ARITHMETIC:
             return self._arithmetic(tree, of, _ARITHMETIC[kind])
         raise UntranslatableError(f"{_spelled(kind)} needs Spark")
@@ -195,15 +197,6 @@ class _Translator:
         """Branches have one type in Spark; DuckDB would widen a decimal and a NULL to another."""
         kind = self.type_of(tree)
         return f"CAST({sql} AS {duckdb_type(kind)})" if _digits(kind) else sql
-
-    def _isnull(self, _tree: Expression, of: list[Expression]) -> str:
-        return f"({self.sql(of[0])} IS NULL)"
-
-    def _isnotnull(self, _tree: Expression, of: list[Expression]) -> str:
-        return f"({self.sql(of[0])} IS NOT NULL)"
-
-    def _not(self, _tree: Expression, of: list[Expression]) -> str:
-        return f"(NOT {self.sql(of[0])})"
 
     def _unaryminus(self, tree: Expression, of: list[Expression]) -> str:
         if self.type_of(tree) in _FLOATS:

@@ -123,13 +123,7 @@ def result_columns(
 
 
 class _Translated:
-    """Expressions of a result in DuckDB's SQL, which together have limits: a record may come from a stranger.
-
-    Args:
-        state: the columns that they may use.
-        column: names them.
-        ansi: as for :func:`in_duckdb`.
-    """
+    """Expressions of a result in DuckDB's SQL, which together have limits: a record may come from a stranger."""
 
     def __init__(self, state: pa.Schema, column: StateColumn, *, ansi: bool) -> None:
         self._state = state

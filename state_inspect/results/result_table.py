@@ -20,10 +20,6 @@ class ResultTable(IntervalTable):
     """A view of an interval table.
 
     Key columns that the result does not have can be used, but are not shown.
-
-    Args:
-        state: the state's versions.
-        columns: the result's columns.
     """
 
     def __init__(self, state: IntervalTable, columns: ResultColumns) -> None:
@@ -80,13 +76,7 @@ class ResultTable(IntervalTable):
 class FilledTable(ResultTable):
     """A result at one epoch, whose columns that only Spark can compute were computed by Spark, and are kept.
 
-    Args:
-        index: the index of the state's versions.
-        state: the state's versions.
-        columns: the result's columns.
-        found: what Spark computed, with the state's keys as ``_key<number>``; rows that do not meet the result's
-            conditions are not there.
-        epoch: the epoch.
+    ``found`` has what Spark computed, with the state's keys as ``_key<number>``, for rows that meet the conditions.
     """
 
     def __init__(self, index: Index, state: IntervalTable, columns: ResultColumns, found: pa.Table, epoch: int) -> None:

@@ -32,13 +32,7 @@ _ROW = "_row"
 
 
 class SparkResult:
-    """The result of an aggregation's state table.
-
-    Args:
-        planned: the query, as this process has planned it.
-        plan: the same as the store has recorded it, for this table.
-        table: the state table, such as ``op0``.
-    """
+    """The result of an aggregation's state table."""
 
     def __init__(self, planned: PlannedQuery, plan: TablePlan, table: str) -> None:
         self._planned = planned
@@ -71,11 +65,7 @@ class SparkResult:
     def frame(self, rows: DataFrame, keys: Sequence[str], values: Sequence[str], spark: SparkSession) -> DataFrame:
         """Return the result's columns, under their names.
 
-        Args:
-            rows: rows of the state table, in the session that the query was planned in.
-            keys: the table's key columns that have values.
-            values: its value columns.
-            spark: the session that the frame is to belong to.
+        The rows of the state table are in the session that the query was planned in; the frame belongs to ``spark``.
         """
         made = self._over(rows, keys, values, spark, with_row=False)
         return _named(made, {column.name: F.col(f"c{at}") for at, column in enumerate(self._plan.columns)})
@@ -85,11 +75,7 @@ class SparkResult:
     ) -> DataFrame:
         """Return some columns of the result as ``_spark<number>``, beside the state's keys as ``_key<number>``.
 
-        Args:
-            rows: rows of the state table, in the session that the query was planned in.
-            keys: the table's key columns that have values.
-            values: its value columns.
-            wanted: the numbers of the result's columns.
+        The rows of the state table are in the session that the query was planned in; ``wanted`` are places of columns.
         """
         made = self._over(rows, keys, values, self._spark, with_row=True)
         row = F.col(f"c{len(self._plan.columns)}")

@@ -113,6 +113,11 @@ def checked_condition(text: str, columns: Sequence[str], table: str) -> CheckedC
     return CheckedCondition(str(found[0] if found else "").removeprefix("SELECT "), used, work)
 
 
+def condition_failed(error: Exception) -> InvalidSQLError:
+    """Return the error for a statement with a user's condition that failed."""
+    return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")
+
+
 def _check_size(text: str) -> None:
     if not text.strip():
         raise InvalidSQLError("The condition is empty.\nWrite it as after WHERE, such as: value > 10")

@@ -29,11 +29,7 @@ def check_for_duckdb(
 ) -> None:
     """Raise unless a statement only reads from known relations, with allowed functions.
 
-    Args:
-        cursor: a connection to the database that will run it.
-        sql: the text that will run.
-        known: all names that may stand for relations in it, including those that it defines with WITH.
-        functions: the functions that it may call, in lower case; operators are always allowed.
+    ``known`` has all names of relations, those of WITH included; ``functions`` are in lower case, without operators.
     """
     tree: dict[str, Any] = json.loads(serialized(cursor, sql))
     if (problem := syntax_error(tree)) is not None:

@@ -16,10 +16,13 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
+from sqlglot import exp
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.store.duckdb_sql import quoted
+from streamstate.state_inspect.sql.allowed_functions import ROWS_FROM_ARGUMENTS
+from streamstate.state_inspect.sql.statement_policy import function_not_allowed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -199,14 +202,44 @@ def _of(value: object, *libraries: str) -> bool:
     return kind.__module__.partition(".")[0] in libraries and kind.__name__ in {"DataFrame", "LazyFrame"}
 
 
-def read_call(call: str, values: dict[str, Any]) -> pa.Table:
-    """Return the rows of a call of one of :data:`READERS`, such as ``read_csv('x.csv', header = true)``."""
-    return _rows_of(call, call, values)
+def rows_of_function(function: exp.Func, values: Mapping[str, Any], *, allow_files: bool) -> ArrowData | None:
+    """Return the rows of a table function that reads files; None for one that makes rows from its arguments.
+
+    ``values`` has the values of the statement's parameters, by name.
+
+    Raises:
+        InvalidSQLError: the function is not allowed, or cannot read what it is given.
+    """
+    name = (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).casefold()
+    if name in ROWS_FROM_ARGUMENTS:
+        return None
+    if name not in READERS or not allow_files:
+        raise function_not_allowed(name, ROWS_FROM_ARGUMENTS)
+    if function.find(exp.Query):
+        raise InvalidSQLError(f"{name}() takes paths and options here, no statements.")
+    given = {mark.name: values[mark.name] for mark in function.find_all(exp.Placeholder)}
+    texts = [literal.name for literal in function.find_all(exp.Literal) if literal.is_string]
+    for text in [*texts, *_texts(list(given.values()))]:
+        if _SCHEME.match(text):
+            on_this_machine(text)
+    call = function.sql(dialect="duckdb")
+    return ArrowData(_rows_of(call, call, given))
 
 
-def read_file(path: str) -> pa.Table:
-    """Return the rows of a CSV, Parquet or JSON file. DuckDB detects the format."""
-    return _rows_of(path, quoted(on_this_machine(path)))
+def _texts(values: list[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _texts(list(value))
+
+
+def quoted_file(table: exp.Table) -> ArrowData | None:
+    """Return the rows of the file that a quoted name is the path of; None if it is none. DuckDB detects the format."""
+    path, is_quoted = table.name, isinstance(table.this, exp.Identifier) and table.this.quoted
+    if not is_quoted or not ("." in path or "/" in path):
+        return None
+    return ArrowData(_rows_of(path, quoted(on_this_machine(path))))
 
 
 def on_this_machine(path: str) -> str:
@@ -218,13 +251,6 @@ def on_this_machine(path: str) -> str:
             "Download it first, and pass the frame or the local path."
         )
     return str(local)
-
-
-def check_paths(texts: Iterator[str]) -> None:
-    """Raise if one of the texts of a call is a URI of another place."""
-    for text in texts:
-        if _SCHEME.match(text):
-            on_this_machine(text)
 
 
 def _rows_of(what: str, source: str, values: dict[str, Any] | None = None) -> pa.Table:

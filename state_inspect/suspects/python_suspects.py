@@ -18,38 +18,15 @@ from typing import Any
 from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind
 
 _RANDOM = ("random.", "uuid.uuid1", "uuid.uuid4", "secrets.", "numpy.random.", "os.urandom")
-_CLOCK = (
-    "time.time",
-    "time.monotonic",
-    "time.perf_counter",
-    "time.localtime",
-    "time.gmtime",
-    "time.ctime",
-    "datetime.datetime.now",
-    "datetime.datetime.utcnow",
-    "datetime.datetime.today",
-    "datetime.date.today",
-    "pandas.Timestamp.now",
-    "pandas.Timestamp.utcnow",
-    "pandas.Timestamp.today",
-)
-_OUTSIDE = (
-    "os.environ",
-    "os.getenv",
-    "os.getpid",
-    "os.listdir",
-    "os.scandir",
-    "open",
-    "io.open",
-    "glob.glob",
-    "requests.",
-    "httpx.",
-    "urllib.request.",
-    "http.client.",
-    "socket.",
-    "sqlite3.",
-    "subprocess.",
-)
+_CLOCKS = """
+    time.time time.monotonic time.perf_counter time.localtime time.gmtime time.ctime datetime.datetime.now
+    datetime.datetime.utcnow datetime.datetime.today datetime.date.today pandas.Timestamp.now pandas.Timestamp.utcnow
+    pandas.Timestamp.today
+"""
+_READS_OUTSIDE = """
+    os.environ os.getenv os.getpid os.listdir os.scandir open io.open glob.glob requests. httpx. urllib.request.
+    http.client. socket. sqlite3. subprocess.
+"""
 _WHY = {
     SuspectKind.RANDOM: (
         "it returns another value in every run",
@@ -65,19 +42,9 @@ _WHY = {
     ),
 }
 _MUTABLE = (list, dict, set, bytearray)
-_MUTATORS = {
-    "append",
-    "add",
-    "update",
-    "extend",
-    "pop",
-    "popitem",
-    "insert",
-    "remove",
-    "setdefault",
-    "clear",
-    "discard",
-}
+_MUTATORS = """
+    append add update extend pop popitem insert remove setdefault clear discard
+"""
 _MAX_DEPTH = 6
 _LIBRARY = str(Path(dis.__file__).parent)
 
@@ -85,9 +52,7 @@ _LIBRARY = str(Path(dis.__file__).parent)
 def suspects_in(function: Any, name: str) -> list[Suspect]:
     """Return what a function, and the user's own code that it calls, reads besides its arguments.
 
-    Args:
-        function: a function, a method, a class or an object with methods.
-        name: what the function is part of, such as ``the function of transformWithState``.
+    ``name`` says what the function is part of, such as ``the function of transformWithState``.
     """
     return list(dict.fromkeys(_CodeWalk(name).reach(function, _MAX_DEPTH)))
 
@@ -195,7 +160,7 @@ def _changed(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[tuple[s
     for instruction, after in zip(instructions, [*instructions[1:], None], strict=True):
         name, loaded = str(instruction.argval), instruction.opname in ("LOAD_GLOBAL", "LOAD_DEREF")
         container = loaded and isinstance(names.get(name), _MUTABLE)
-        called = after is not None and after.argval in _MUTATORS
+        called = after is not None and after.argval in _MUTATORS.split()
         if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (container and (stores or called)):
             found.setdefault(name, _line(instruction))
     yield from found.items()
@@ -232,7 +197,11 @@ def _full_name(value: Any) -> str | None:
 
 
 def _kind(dotted: str) -> SuspectKind | None:
-    kinds = ((SuspectKind.RANDOM, _RANDOM), (SuspectKind.CLOCK, _CLOCK), (SuspectKind.OUTSIDE, _OUTSIDE))
+    kinds = (
+        (SuspectKind.RANDOM, _RANDOM),
+        (SuspectKind.CLOCK, _CLOCKS.split()),
+        (SuspectKind.OUTSIDE, _READS_OUTSIDE.split()),
+    )
     for kind, known in kinds:
         if any(dotted.startswith(name) if name.endswith(".") else _is_or_in(dotted, name) for name in known):
             return kind

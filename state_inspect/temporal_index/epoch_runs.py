@@ -52,9 +52,7 @@ class EpochRun:
 def runs_of(facts: TableFacts, held: Sequence[int] = ()) -> list[EpochRun]:
     """Return the runs of a state table, ascending.
 
-    Args:
-        facts: what the manifest says of it.
-        held: keyframes in its changelog, ascending; the manifest may name an older one.
+    ``held`` has the keyframes in its changelog, ascending: the manifest may name an older one.
     """
     places = np.flatnonzero(facts.is_captured & facts.is_there)
     if not len(places):

@@ -137,11 +137,7 @@ class IntervalTable:
         return self._kinds[column]
 
     def key_is(self, key: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """Return the SQL condition that a version belongs to a key, and its parameters; needs no full scan.
-
-        Args:
-            key: a value for each key column.
-        """
+        """Return the SQL condition that a version belongs to a key, and its parameters; needs no full scan."""
         values = [as_parameter(key[name], self.schema.field(name).type) for name in self.key_columns]
         casts = ", ".join(f"CAST(? AS {self._kinds[name]})" for name in self.key_columns)
         equal = " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in self.key_columns)

@@ -45,9 +45,7 @@ def loading_progress(listener: LoadingProgress) -> Iterator[None]:
 def loading_part(read: int, expected: int) -> Iterator[None]:
     """Within the block, report what is loaded as a part of more.
 
-    Args:
-        read: the changes in the parts before.
-        expected: roughly how many there are in all parts.
+    ``read`` are the changes in the parts before; ``expected`` is roughly how many all parts have.
     """
     listener = _listener.get()
     with loading_progress(lambda name, more, _: listener(name, read + more, max(expected, read + more))):

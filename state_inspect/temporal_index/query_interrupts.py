@@ -113,9 +113,7 @@ _active: ContextVar[tuple[RunningStatements, ...]] = ContextVar("streamstate_run
 def interruptible(cursor: Interruptible, interrupted: type[Exception] = duckdb.InterruptException) -> Iterator[None]:
     """Use a cursor such that the tasks active on this thread can interrupt it.
 
-    Args:
-        cursor: runs the queries of the block.
-        interrupted: the error that they raise when they are interrupted.
+    ``interrupted`` is the error of an interrupted query.
 
     Raises:
         QueryStopped: one of the tasks was stopped.

@@ -34,9 +34,7 @@ class Segments:
 
     A past table is loaded under a lock of its own, so that nobody waits for epochs that somebody else asked for.
 
-    Args:
-        opened: opens the changelog; takes the number of retention runs of the manifest that it is to be loaded by.
-        memory: what the index may take, in bytes.
+    ``opened`` opens the changelog for a generation of the manifest; ``memory`` is the index's limit in bytes.
     """
 
     def __init__(self, opened: Callable[[int], IntervalTable], memory: int) -> None:

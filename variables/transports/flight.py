@@ -26,12 +26,7 @@ _starting = threading.Lock()
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves a transport to executors, over TLS. Only who has the driver's key gets a connection.
-
-    Args:
-        transport: what it serves.
-        spark: the session with which checkpoints are read.
-    """
+    """Serves a transport to executors, over TLS. Only who has the driver's key gets a connection."""
 
     def __init__(self, transport: Transport, spark: Any) -> None:
         host, key = spark.sparkContext.getConf().get("spark.driver.host", socket.gethostname()), own_key()
@@ -139,10 +134,7 @@ class FlightTransport:
 def served_to_executors(transport: Transport, spark: Any, checkpoints: Iterable[str]) -> str:
     """Return the address by which the executors of a session reach a transport; a server is started if need be.
 
-    Args:
-        transport: what executors reach.
-        spark: the session.
-        checkpoints: the checkpoints that they may ask about.
+    ``checkpoints`` are those that executors may ask about.
     """
     with _starting:
         key = f"{transport.address}\n{spark.sparkContext.applicationId}"
