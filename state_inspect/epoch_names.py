@@ -16,7 +16,7 @@ class FromLive:
     """An epoch counted back from the newest captured epoch."""
 
     back: int
-    """How many epoch numbers to go back; 0 is the newest epoch itself."""
+    """The number of epochs to go back; 0 is the newest epoch itself."""
 
     def epoch(self, newest: int) -> int:
         """Return the epoch's number, given the newest captured epoch. The result need not be captured."""

@@ -120,7 +120,7 @@ def take_in(log: VersionLog, query: str, committed: int) -> None:
                 log.merge(query, epoch, contribution, len(counted))
             except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
                 raise VariableError(
-                    f"What epoch {epoch} contributed to {log.name} cannot be merged into its value: {error}\n"
+                    f"The contributions of epoch {epoch} to {log.name} cannot be merged into its value: {error}\n"
                     f"Set it to a value into which it can, {log.name}.set(…), then start the query again."
                 ) from error
     transport.remove(group, [made.name for made in staged])

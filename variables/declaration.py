@@ -17,7 +17,7 @@ from streamstate.variables.merge import Merge
 from streamstate.variables.merges import merge_of
 
 Access: TypeAlias = Literal["read-mostly", "write-mostly"]
-"""How operators use a variable. One that is ``write-mostly`` is only contributed to: no epoch waits for it."""
+"""The use of a variable by operators. One that is ``write-mostly`` is only contributed to: no epoch waits for it."""
 
 ACCESS = ("read-mostly", "write-mostly")
 LATEST = "latest"

@@ -238,7 +238,7 @@ def _task_at(at: Here) -> _Task:
 
 
 def stage(at: Here) -> None:
-    """Stage what a task has collected; what it staged before is replaced."""
+    """Stage a task's contributions, in place of those that it staged before."""
     if at.run.number == AGAIN:
         return
     task, transport = _task_at(at), transport_at(at.run.transport)

@@ -77,12 +77,12 @@ def _last(_a: Any, b: Any) -> Any:
 
 
 def _min(a: Any, b: Any) -> Any:
-    """Return the smaller one; what is missing is neither."""
+    """Return the smaller value; a missing one does not count."""
     return b if a is None else a if b is None else min(a, b)
 
 
 def _max(a: Any, b: Any) -> Any:
-    """Return the larger one; what is missing is neither."""
+    """Return the larger value; a missing one does not count."""
     return b if a is None else a if b is None else max(a, b)
 
 
@@ -99,7 +99,7 @@ _OTHER: dict[str, tuple[type[Merge], Callable[[Any, Any], Any], str]] = {
     ),
 }
 NAMES = (*_SIMPLE, "union", "append", "append(N)", *_OTHER)
-"""How merges are spelled."""
+"""Spellings of merges."""
 
 
 def merge_of(given: Any, type_: DeclaredType, name: str) -> Merge:

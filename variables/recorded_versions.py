@@ -30,7 +30,7 @@ VALUE = "value"
 """The state table, and its column."""
 KEY = "key"
 _STATE = "state_"
-"""What the columns of a merge's state begin with, where that is not the value itself."""
+"""The prefix of columns with a merge's state, where that is not the value itself."""
 
 # How many versions stay in the transport after they were recorded: more than epochs are under way.
 _STAY = 128

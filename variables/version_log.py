@@ -19,7 +19,7 @@ from streamstate.variables.transports.transport import Transport, numbers_among
 from streamstate.variables.version_bytes import VersionEntry, decoded_version, encoded_version
 
 INIT, SET, MERGE = "init", "set", "merge"
-"""How a version came about."""
+"""The origin of a version."""
 
 _WIDTH = 10  # digits of a version's name
 # A map is written whole as often as that, or when most of it has changed.

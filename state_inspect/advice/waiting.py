@@ -84,7 +84,7 @@ def _never_returned(query: CapturedQuery, table: str, progress: Sequence[EpochPr
 
 
 def _until(first: datetime, watermark: datetime | None) -> str:
-    """Return the watermark at which the first of them is returned, and what is missing until then."""
+    """Say at which watermark the first of them is returned, and how much is missing."""
     if watermark is None:
         return f"until the watermark is {timestamp(first)}, and there is none yet"
     missing = timedelta(seconds=ceil((first - watermark).total_seconds()))

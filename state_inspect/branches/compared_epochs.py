@@ -28,7 +28,7 @@ from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.snapshot import Snapshot, own_snapshot, snapshot_at
 
 KINDS = ("differing", "only_here", "only_there")
-"""How keys differ: both branches have the key, with different values, or only one has it."""
+"""Kinds of differing keys: both branches have the key, with different values, or only one has it."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class ComparedTable:
     here: dict[int, Fingerprint]
     there: dict[int, Fingerprint]
     counts: dict[int, list[int]]
-    """How many keys differ, in each of :data:`KINDS`."""
+    """The number of differing keys, in each of :data:`KINDS`."""
 
 
 def compare_table(compared: ComparedEpochs, table: str) -> ComparedTable:

@@ -66,7 +66,7 @@ class Watch:
         self.predicate = predicate
         """The condition."""
         self.fired = 0
-        """How many times the callback was called."""
+        """The number of calls of the callback."""
         self.error: BaseException | None = None
         """The error of the callback or of the store that ended the watch, if any."""
         self._history, self._callback, self._interval = history, callback, interval

@@ -37,9 +37,9 @@ class Cut:
         self._store = _AtCut(store, self._snapshots)
         self._open = ExitStack()
         self.by = choice.by
-        """What the epochs have in common: ``offsets``, ``event_time`` or ``commit_time``."""
+        """The kind of agreement between the epochs: ``offsets``, ``event_time`` or ``commit_time``."""
         self.exact = choice.exact
-        """Whether all queries are known to reflect the same prefix of every source that they share."""
+        """True if all queries are known to reflect the same prefix of every source that they share."""
         self.note = choice.note
         """The same in words, including what is not known."""
 

@@ -38,7 +38,7 @@ class Source:
     offset: Any
     """The end offset, parsed; None if nothing has been read from the source."""
     facts: dict[str, Any] | None = None
-    """What the manifest records in addition to its offset."""
+    """The manifest's further facts on the source."""
     certain: bool = True
     """False if the query may have read more of the source in an epoch that is missing, before it left it out."""
 
@@ -80,7 +80,7 @@ class QueryStreams:
     positions: dict[int, Positions] = field(default_factory=dict)
     """By captured epoch, ascending. Streams with an unknown position are left out."""
     unknown: bool = False
-    """Whether, at the newest epoch, it has a source whose offset cannot be compared with other queries."""
+    """True if it has, at the newest epoch, a source whose offset cannot be compared with other queries."""
 
     @property
     def streams(self) -> set[Hashable]:

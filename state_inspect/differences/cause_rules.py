@@ -27,11 +27,11 @@ class EpochFacts:
     began: int | None
     """The batch's processing time; None if it is not known."""
     no_input: bool
-    """Whether the operator is known to have received no rows."""
+    """True if the operator is known to have received no rows."""
     single: bool
-    """Whether the previous epoch is captured too, so that the change happened in this very batch."""
+    """True if the previous epoch is captured too, so that the change happened in this very batch."""
     only_operator: bool
-    """Whether the query has no other stateful operator, whose watermark would lag behind the query's."""
+    """True if the query has no other stateful operator, whose watermark would lag behind the query's."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class KeyEvent:
     ends: int | None = None
     """The end of the row's session before the change, in milliseconds."""
     expired: int | None = None
-    """When the row's timer, timeout or time to live was due before the change."""
+    """The due time of the row's timer, timeout or time to live before the change."""
     written: EpochFacts | None = None
     """The epoch that wrote the row's previous values."""
     timers: tuple[int, ...] | None = ()
-    """When the timers that the key had before this epoch were due; None if that is not known."""
+    """The due times of the timers that the key had before this epoch; None if they are not known."""
 
 
 Rule = Callable[[KeyEvent, EpochFacts], str]

@@ -36,7 +36,7 @@ class Caused:
     epoch: int
     removed: bool
     same: bool
-    """Whether it was written again with the same values."""
+    """True if it was written again with the same values."""
     cause: str
     version: Mapping[str, Any]
     """The version that was written or removed: ``_valid_from``, ``_valid_to`` and the requested columns."""

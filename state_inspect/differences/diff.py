@@ -322,7 +322,7 @@ class Diff:
         return {"_change": "_change", **self._named(o="_old", n="_new", d="_delta")}
 
     def _named(self, **suffixes: str) -> dict[str, str]:
-        """Return the keys and what is wanted of each value (old, new, delta), by their names in the statements."""
+        """Return the keys and the wanted sides of each value (old, new, delta), by their names in the statements."""
         named = dict(zip(self._sql.keys, self._table.key_columns, strict=True))
         for at, name in enumerate(self._table.value_columns):
             for side, suffix in suffixes.items():

@@ -81,8 +81,8 @@ class EpochInput:
         self._nodes = stateful_nodes(self._planned.analyzed, self._planned.plan.mode)
         if len(self._nodes) != len(self._physical):
             raise NotReplayableError(
-                f"Spark runs {query.name} with other stateful operators than its plan names: what came into each is not"
-                " known.\nAsk history.inputs for all that the sources delivered."
+                f"Spark runs {query.name} with other stateful operators than its plan names, so the input of each is"
+                " unknown.\nUse history.inputs, which returns all rows of a source."
             )
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)

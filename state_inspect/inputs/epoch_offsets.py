@@ -51,8 +51,8 @@ def end_offsets(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) -
     entry = query.known_entries.of(epoch)
     if entry is None or entry.offsets is None:
         raise EpochGoneError(
-            f"Nobody knows any more what epoch {epoch} of {query.name} read: Spark has purged it from the checkpoint,"
-            " and the epoch was not captured.\nChoose an epoch whose predecessor was captured, too."
+            f"The offsets of epoch {epoch} of {query.name} are gone: Spark has purged them from the checkpoint, and"
+            " the epoch was not captured.\nChoose a captured epoch whose predecessor was captured too."
         )
     known = json.loads(entry.offsets)
     pairs = known.items() if isinstance(known, dict) else ((str(at), offset) for at, offset in enumerate(known))

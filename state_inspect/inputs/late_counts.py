@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
 NEWEST = 50
-"""How many of the newest epochs are read by default."""
+"""The number of newest epochs that are read by default."""
 _TOGETHER = 8
 """Epochs that one job of Spark reads: starting a job takes longer than reading an epoch."""
 _EPOCH, _LATE_BY, _GROUP = "_epoch", "_late_by", "_group"

@@ -20,7 +20,7 @@ class ReadFile:
 
     path: str
     modified_at: int
-    """When it was last modified as Spark saw it, in milliseconds since 1970."""
+    """Its modification time as Spark saw it, in milliseconds since 1970."""
 
 
 def source_log(files: ReadableFiles, checkpoint: str, source: SourceRange) -> dict[str, str]:
@@ -53,6 +53,6 @@ def check_unchanged(name: str, epoch: int, changed: Mapping[str, str]) -> None:
     listed = ", ".join(f"{path} {what}" for path, what in list(changed.items())[:_SHOWN])
     more = f" and {len(changed) - _SHOWN:,} more" if len(changed) > _SHOWN else ""
     raise NotReplayableError(
-        f"The input of epoch {epoch} of {name} is not what it was: {listed}{more}.\n"
-        "Put the files back as they were. Spark would read a missing file as no rows, and a changed one as it is now."
+        f"The input of epoch {epoch} of {name} has changed: {listed}{more}.\n"
+        "Restore the files. Spark would read a missing file as no rows, and a changed one as it is now."
     )

@@ -55,9 +55,9 @@ def rerun(
     spark = planned.spark
     if not str(spark.sparkContext.master).startswith("local"):
         raise NotReplayableError(
-            "What came into this operator was made by another one of the query. Making it again needs a copy of the"
-            " state in a local folder, which the executors of a cluster do not see.\n"
-            "Ask in a session with master local[*], or about the state table of the lower operator."
+            "This operator's input comes from another stateful operator, which must run again over a copy of its state"
+            " in a local folder. Executors of a cluster do not see that folder.\n"
+            "Use a session with master local[*], or ask about the state table of the lower operator."
         )
     jvm: Any = spark._jvm
     with temporary_folder("input") as folder:
@@ -77,7 +77,7 @@ def rerun(
         try:
             yield physical_operators(made)
         finally:
-            # Otherwise Spark would go on maintaining the copy.
+            # Otherwise Spark would continue to maintain the copy.
             java: Any = spark._jsparkSession
             java.streams().stateStoreCoordinator().deactivateInstances(made.runId())
 
@@ -151,8 +151,8 @@ def _copy(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, folder: 
         copy_epoch(spark, checkpoint, epoch, folder)
     except EpochGoneError as error:
         raise EpochGoneError(
-            "What came into this operator was made by another one of the query from its state of the epoch before."
-            f" That of epoch {epoch} {why_unavailable(checkpoint, epoch)}.\n"
+            "This operator's input comes from another stateful operator, whose earlier state is needed:"
+            f" that of epoch {epoch} {why_unavailable(checkpoint, epoch)}.\n"
             "Ask about the state table of the lower operator, or raise spark.sql.streaming.minBatchesToRetain before"
             " the query starts, to keep more epochs."
         ) from error

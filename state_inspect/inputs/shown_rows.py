@@ -21,7 +21,7 @@ SOURCE = "_source"
 LATENESS = "_late_by"
 """The interval by which the watermark was past a row; a window's end counts."""
 SHOWN = 200
-"""How many rows are shown; all are counted."""
+"""The number of rows that are shown; all are counted."""
 
 
 def source_rows(rows: DataFrame, *others: str) -> DataFrame:

@@ -43,7 +43,7 @@ class SourceReader:
         self._quiet = spark.newSession()
         self._quiet.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
         self.changed: dict[str, str] = {}
-        """What happened to files that were to be read, by path."""
+        """Problems of files to read, by path."""
 
     def close(self) -> None:
         """Release what sources hold."""
@@ -140,7 +140,7 @@ class SourceReader:
     def _check(self, leaf: Any) -> None:
         if what := forgotten(leaf):
             raise NotReplayableError(
-                f"The query reads from {what}, which does not keep its input: what an epoch read is gone.\n"
+                f"The query reads from {what}, which does not keep its input, so the rows of past epochs are gone.\n"
                 "Record the input of the next query: %%stream --record-input, streamstate.start(…, record_input=True)"
                 " or streamstate.record."
             )

@@ -20,9 +20,9 @@ from streamstate.state_inspect.values import plain
 _NULL = "null"
 _MAGIC_WORD = re.compile(r"[^\s\"'\\{}$]+")
 _ARGUMENTS = ("table", "ancestors", "result", "self", "per_key", "interval")
-"""What calls that take a key call their other arguments."""
+"""Names of other arguments of calls that take a key."""
 _UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError, OverflowError)
-"""What a value raises that is not of a type."""
+"""Errors of Arrow for a value that is not of a type."""
 
 
 def is_window(kind: pa.DataType) -> bool:

@@ -31,7 +31,7 @@ _MOST_COLUMNS = 2_000
 _MOST_SQL = 60_000
 """Characters of all its expressions."""
 _MOST_TEXTS, _TEXTS_OF_A_COLUMN = 100, 4
-"""How many texts a row of a result copies at most, and how many more for each column of the state."""
+"""The most texts that a row of a result copies, and how many more for each column of the state."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ResultColumns:
 
 
 SPARKS = "_spark"
-"""What a column that Spark computes is called, before its number."""
+"""The name, before its number, of a column that Spark computes."""
 
 
 def result_columns(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RESULT = "result"
-"""What the rows that a query returns are called, as a table; those of a side of a join are ``op0_left.result``."""
+"""The name of the rows that a query returns, as a table; those of a side of a join are ``op0_left.result``."""
 
 _TOP = "op0"
 # By table and the state's columns, for as long as the plans are read.

@@ -56,7 +56,7 @@ class SparkResult:
         if any(not expression.deterministic() for node in self._above for expression in self._expressions(node)):
             return "a random expression above the state gives another value each time"
         if self._has_time():
-            return "the current time, which stands above the state, is not kept"
+            return "it uses the current time, which is not recorded"
         for column in (*(self._plan.keys or ()), *self._plan.values):
             if column.type != "void" and not is_kept(_type(column)):
                 return f"the state has a column of type {_type(column).simpleString()}, which is stored as another type"

@@ -23,7 +23,7 @@ Travel = Callable[[str, "int | datetime | None"], Snapshot]
 """Returns a query's snapshot at an epoch or time; None means the newest."""
 
 S = TypeVar("S")
-"""What an engine reads."""
+"""A source of an engine."""
 
 Reading = Callable[[CapturedQuery, Snapshot, str, str | None], S]
 """Returns the source for a state table of a snapshot, or for its ``history`` or ``changes``.

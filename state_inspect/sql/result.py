@@ -22,7 +22,7 @@ class Engine(Protocol):
 
     columns: list[str]
     repeatable: bool
-    """Whether it returns the same rows each time."""
+    """True if it returns the same rows each time."""
 
     @property
     def frame(self) -> DataFrame | None:

@@ -18,7 +18,7 @@ from streamstate.state_inspect.sql.statement import Statement
 
 HISTORY, CHANGES, INPUTS = "history", "changes", "inputs"
 KINDS = HISTORY, CHANGES, RESULT, INPUTS
-"""What may follow a table's name in a statement: ``delays.history``, ``delays.op0_left.changes``.
+"""Names that may follow a table's in a statement: ``delays.history``, ``delays.op0_left.changes``.
 
 ``inputs`` follows a query's name: ``delays.inputs`` if it has one source, else ``delays.inputs_0`` or, by a source's
 name, ``delays.inputs_clicks``.

@@ -84,7 +84,7 @@ class ArrowData:
 
     rows: pa.Table | ds.Dataset
     path: str | None = None
-    """Where the dataset is, if Spark can read it there itself."""
+    """The dataset's path, if Spark can read it there itself."""
 
     @property
     def columns(self) -> list[str]:

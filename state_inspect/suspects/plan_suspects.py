@@ -97,9 +97,9 @@ class _PlanWalk:
     found: dict[Suspect, None] = field(default_factory=dict)
     columns: dict[Suspect, set[str]] = field(default_factory=dict)
     _by_column: dict[int, set[Suspect]] = field(default_factory=dict)
-    """What a column depends on, by its expression id."""
+    """The suspects that a column depends on, by its expression id."""
     _every: set[Suspect] = field(default_factory=set)
-    """What every column depends on, because it determines which rows there are."""
+    """The suspects that every column depends on, because they determine which rows there are."""
 
     def node(self, plan: Any) -> None:
         for child in _elements(plan.children()):

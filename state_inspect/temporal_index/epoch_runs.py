@@ -21,7 +21,7 @@ class EpochRun:
     """For each epoch where reading it starts: its keyframe, or the first epoch if the run begins with an empty
     table."""
     starts_at_keyframe: bool
-    """Whether it begins with a keyframe, because the changes before it are not known."""
+    """True if it begins with a keyframe, because the changes before it are not known."""
     before: int | None = None
     """The last epoch before the gap that precedes the run."""
 
@@ -98,7 +98,7 @@ class EpochSpan:
     starts: set[int]
     """The epochs at which the changelog starts again with a keyframe."""
     is_newest: bool
-    """Whether the newest epoch is one of them."""
+    """True if the newest epoch is one of them."""
 
 
 def span_of(runs: Sequence[EpochRun], first: int, last: int) -> EpochSpan:

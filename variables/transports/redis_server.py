@@ -132,7 +132,7 @@ def _password_for(place: Place) -> str | None:
         return None
     if not named:
         raise InvalidArgumentError(
-            f"{PASSWORD} is set, but not for which server.\n"
+            f"{PASSWORD} is set without its server.\n"
             f"Name it: {SERVER}={_spelled(place)}, on the driver and on the executors."
         )
     return password if _parsed(named)[0] == place else None

@@ -23,7 +23,7 @@ class Transport(Protocol):
     """A store of bytes in groups, which several processes use at once. Every method raises a TransportError."""
 
     address: str
-    """Where it is, without secrets: a folder, or a URL."""
+    """Its location, without secrets: a folder, or a URL."""
 
     def add(self, group: str, name: str, data: bytes) -> bool:
         """Add bytes under a name, whole or not at all; False if the name is taken."""
