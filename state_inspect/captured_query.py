@@ -165,7 +165,7 @@ class CapturedQuery:
         return bool(captured) and captured[0] <= epoch
 
     def live_entry(self) -> Entry:
-        """Return the newest captured epoch; raises if none is captured yet."""
+        """Return the newest captured epoch; raise if none is captured yet."""
         newest = self.entries().newest
         if newest is None:
             raise UnknownEpochError(

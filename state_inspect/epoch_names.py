@@ -66,7 +66,7 @@ def relative_epoch(text: str, newest: int) -> int:
 
 
 def aware(timestamp: datetime | str) -> datetime:
-    """Return the timestamp; raises if it has no time zone."""
+    """Return the timestamp; raise if it has no time zone."""
     if isinstance(timestamp, str):
         try:
             timestamp = datetime.fromisoformat(timestamp.strip())

@@ -39,7 +39,7 @@ def growth_advice(query: CapturedQuery, kept: Iterable[KeptState], since: int, r
 
 
 def _lost_none(query: CapturedQuery, state: KeptState, epochs: tuple[int, int], reads: Reads) -> bool:
-    """Return True if no row was removed in some epochs, or if that may not be read and is unlikely."""
+    """Return True if no row was removed in some epochs, or if that is not read and no user code removes rows."""
     if all(map(reads, state.tables)):
         return not any(removed_rows(query, table, *epochs) for table in state.tables)
     return not state.by_user_code

@@ -62,7 +62,7 @@ class StaleKeys:
         )
 
     def _last_changes(self, parts: Iterable[HistoryPart]) -> pa.Table:
-        """Yield the epoch of the last change of each key of the newest state."""
+        """Return the epoch of the last change of each key of the newest state."""
         keys = listed([HASH, *self._table.key_columns])
 
         def changes() -> Iterator[tuple[str, list[Any]]]:

@@ -201,7 +201,7 @@ def _key_rows(query: CapturedQuery, name: str, table: IntervalTable, key: Mappin
 
 
 def _sharing_tables(tables: Mapping[str, ChangeLog], key: Mapping[str, Any]) -> list[str]:
-    """Return the tables whose keys have all of some columns; raises if there is none, or no column."""
+    """Return the tables whose keys have all of some columns; raise if there is none, or no column."""
     listing = "\n".join(f"  {name}: {', '.join(table.key_columns)}" for name, table in tables.items())
     if not key:
         raise InvalidArgumentError(f"Pass a value for at least one key column.\nKey columns by table:\n{listing}")

@@ -243,7 +243,7 @@ def quoted_file(table: exp.Table) -> ArrowData | None:
 
 
 def on_this_machine(path: str) -> str:
-    """Return a path on the local disk; raises if it is a URI of another place."""
+    """Return a path on the local disk; raise if it is a URI of another place."""
     local = local_path(path)
     if local is None:
         raise InvalidArgumentError(
