@@ -28,9 +28,15 @@ from streamstate.state_inspect.branches.compared_epochs import compared_epochs
 from streamstate.state_inspect.branches.comparison import Comparison
 from streamstate.state_inspect.branches.fingerprints import fingerprint_frame
 from streamstate.state_inspect.captured_query import CapturedQuery, QueryHistory
-from streamstate.state_inspect.conditions.condition import first_epoch_met, spans, spans_per_key
+from streamstate.state_inspect.conditions.condition import (
+    condition_in_parts,
+    condition_on,
+    first_epoch_met,
+    spans,
+    spans_per_key,
+    table_of_condition,
+)
 from streamstate.state_inspect.conditions.file_search import first_epoch_in_files
-from streamstate.state_inspect.conditions.on_tables import condition_in_parts, condition_on, table_of_condition
 from streamstate.state_inspect.conditions.watch import Watch, WatchEvent
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 from streamstate.state_inspect.differences.diff import Diff
