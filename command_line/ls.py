@@ -12,7 +12,7 @@ from streamstate.command_line.output import print_rows
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import Store
-    from streamstate.state_inspect.recorded_query import RecordedQuery
+    from streamstate.state_inspect.captured_query import CapturedQuery
 
 _Counts = Callable[[Mapping[str, int | None]], object]
 """How counts by state table are printed."""
@@ -51,7 +51,7 @@ def _queries(store: Store, counts: _Counts) -> Iterator[list[Any]]:
         yield [branch.name, captured, gaps, *state, counts(query.newest_rows()), branch.checkpoint]
 
 
-def _epochs(query: RecordedQuery, counts: _Counts) -> Iterator[list[Any]]:
+def _epochs(query: CapturedQuery, counts: _Counts) -> Iterator[list[Any]]:
     for entry in query.count_soon():
         rows = counts({table: facts.rows for table, facts in entry.tables.items()})
         changes = counts({table: facts.changes for table, facts in entry.tables.items()})

@@ -35,7 +35,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> int:
     from streamstate.state_inspect import open_store
     from streamstate.state_inspect.expiry_times import expiry_columns, rows_with_times
-    from streamstate.state_inspect.key_text import in_shell
+    from streamstate.state_inspect.keys.key_text import in_shell
 
     if given.history and given.at:
         raise InvalidArgumentError("--history returns all epochs: leave --at out.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from streamstate.state_inspect import History, Why
-    from streamstate.state_inspect.inputs.key_change import KeyChange
+    from streamstate.state_inspect.inputs.key_change import StateChange
     from streamstate.state_inspect.inputs.shown_rows import InputSides
 
 
@@ -38,8 +38,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> int:
     from streamstate.state_inspect import open_store
-    from streamstate.state_inspect.key_text import in_words
-    from streamstate.state_inspect.keys import row_number_column
+    from streamstate.state_inspect.keys.key_rows import row_number_column
+    from streamstate.state_inspect.keys.key_text import in_words
 
     if given.mode is not None and given.code is None:
         raise InvalidArgumentError("--mode is the mode of the query that --code gives. Add --code MODULE:FUNCTION.")
@@ -63,7 +63,7 @@ _Asked = tuple[str, dict[str, Any]]
 """A table, and a key."""
 
 
-def _stored(history: History, _given: argparse.Namespace, number: int, asked: _Asked) -> KeyChange:
+def _stored(history: History, _given: argparse.Namespace, number: int, asked: _Asked) -> StateChange:
     """Return a change as the store knows it, without Spark."""
     from streamstate.state_inspect.inputs.key_change import asked_key, key_change
 
@@ -83,7 +83,7 @@ def _with_input(history: History, given: argparse.Namespace, number: int, asked:
     return history.why(number, table=table, key=key)
 
 
-def _as_json(query: str, change: KeyChange) -> dict[str, Any]:
+def _as_json(query: str, change: StateChange) -> dict[str, Any]:
     from streamstate.state_inspect.inputs.why import Why
 
     facts = {name: getattr(change, name) for name in ("epoch", "table", "key", "cause", "before", "after", "nearest")}

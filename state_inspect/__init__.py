@@ -6,8 +6,9 @@ Nothing here needs notebooks, and only ``engine="spark"`` needs Spark.
 from __future__ import annotations
 
 from streamstate.state_inspect.advice import Advice
-from streamstate.state_inspect.analytics.growth import Untouched
-from streamstate.state_inspect.branches.comparison import Comparison, Divergence
+from streamstate.state_inspect.analytics.growth import StaleKeys
+from streamstate.state_inspect.branches.comparison import BranchDivergence, Comparison
+from streamstate.state_inspect.conditions.watch import Watch, WatchEvent
 from streamstate.state_inspect.cuts.cut import Cut, cut
 from streamstate.state_inspect.differences.diff import Diff, DiffSummary
 from streamstate.state_inspect.history import History
@@ -17,22 +18,21 @@ from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.result import Result
 from streamstate.state_inspect.state_table import StateTable
 from streamstate.state_inspect.store import Store, open_store
-from streamstate.state_inspect.watch import Watch, WatchEvent
 
 __all__ = [
     "Advice",
+    "BranchDivergence",
     "Comparison",
     "Cut",
     "Diff",
     "DiffSummary",
-    "Divergence",
     "History",
     "Late",
     "Result",
     "Snapshot",
+    "StaleKeys",
     "StateTable",
     "Store",
-    "Untouched",
     "Watch",
     "WatchEvent",
     "Why",

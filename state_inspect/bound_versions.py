@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from streamstate.snapshots.checkpoint.bindings import Version, binding_in_manifest
 from streamstate.snapshots.store.entries import Entries
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class BoundFrom:
 class BoundVersions:
     """Reads the binding of each captured epoch once. Not for several threads at a time."""
 
-    def __init__(self, query: RecordedQuery) -> None:
+    def __init__(self, query: CapturedQuery) -> None:
         self._query = query
         self._begins: object = None
         self._read = 0
         self._found: dict[str, list[BoundFrom]] = {}
 
     def all(self) -> Mapping[str, Sequence[BoundFrom]]:
-        """Each variable that epochs are bound to, with its versions in the order of epochs.
+        """Return each variable that epochs are bound to, with its versions in the order of epochs.
 
         Variables that operators only add to, or read outside of the epoch, are left out.
         """
@@ -47,11 +47,11 @@ class BoundVersions:
         return self._found
 
     def of(self, variable: str) -> Sequence[BoundFrom]:
-        """The versions of one variable."""
+        """Return the versions of one variable."""
         return self.all().get(variable, [])
 
     def held_from(self, variable: str, number: int) -> int | None:
-        """The first captured epoch that saw a version or a later one, no fork's own; None if none did yet."""
+        """Return the first captured epoch that saw a version or a later one, no fork's own; None if none did yet."""
         known = [bound for bound in self.of(variable) if not bound.version.branch]
         at = bisect_left(known, number, key=lambda bound: bound.number)
         return known[at].epoch if at < len(known) else None

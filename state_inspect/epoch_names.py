@@ -1,4 +1,4 @@
-"""How callers name an epoch: by its number, by a point in time, or counted back from the newest epoch."""
+"""Names of epochs: a number, a point in time, or a distance from the newest epoch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class FromLive:
     """An epoch counted back from the newest captured epoch."""
 
     back: int
-    """How many epoch numbers to go back; 0 is the newest epoch itself."""
+    """The number of epochs to go back; 0 is the newest epoch itself."""
 
     def epoch(self, newest: int) -> int:
-        """The epoch's number, given the newest captured epoch. The result need not be captured."""
+        """Return the epoch's number, given the newest captured epoch. The result need not be captured."""
         return newest - self.back
 
 
@@ -28,7 +28,7 @@ Moment = int | datetime | FromLive
 
 
 def moment(value: object) -> Moment:
-    """The epoch or time that a value names.
+    """Return the epoch or time that a value names.
 
     An integer; an aware datetime; a :class:`FromLive`; or text: ``"12"``, ``"live"``, ``"live - 10"`` (ten epoch
     numbers before the newest captured epoch), or an ISO 8601 timestamp with a time zone.
@@ -44,7 +44,7 @@ def moment(value: object) -> Moment:
 
 
 def epoch_named(text: str) -> int | FromLive | None:
-    """The epoch that a text names by number or by its distance from the newest; None if it names neither.
+    """Return the epoch that a text names by number or by its distance from the newest; None if it names neither.
 
     Example:
         >>> epoch_named("live - 10"), epoch_named("12"), epoch_named("noon")
@@ -60,13 +60,13 @@ def epoch_named(text: str) -> int | FromLive | None:
 
 
 def relative_epoch(text: str, newest: int) -> int:
-    """The number of the epoch that a text names, given the newest captured epoch."""
+    """Return the number of the epoch that a text names, given the newest captured epoch."""
     epoch = _required(epoch_named(text), text)
     return epoch.epoch(newest) if isinstance(epoch, FromLive) else epoch
 
 
 def aware(timestamp: datetime | str) -> datetime:
-    """The timestamp; raises if it has no time zone."""
+    """Return the timestamp; raise if it has no time zone."""
     if isinstance(timestamp, str):
         try:
             timestamp = datetime.fromisoformat(timestamp.strip())
@@ -91,7 +91,7 @@ def _required(epoch: int | FromLive | None, value: object) -> int | FromLive:
 
 
 def _invalid(value: object) -> InvalidArgumentError:
-    """The error for a value that names no epoch."""
+    """Return the error for a value that names no epoch."""
     return InvalidArgumentError(
         f"Invalid epoch {value!r}: expected an integer such as 12, 'live - 10' for the tenth epoch before the newest,"
         " or a timestamp with a time zone, such as 2026-03-01T12:00:00+01:00."

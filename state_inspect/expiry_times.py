@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,15 +11,14 @@ from streamstate.snapshots.store.changelog import operator_of
 from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
 from streamstate.state_inspect.results.results import state_of
 from streamstate.state_inspect.rows import python_values
+from streamstate.state_inspect.unix_time import from_microseconds
 from streamstate.state_inspect.values import plain
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect.recorded_query import RecordedQuery
-
-_EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+    from streamstate.state_inspect.captured_query import CapturedQuery
 
 
-def expiry_columns(query: RecordedQuery, table: str) -> frozenset[str]:
+def expiry_columns(query: CapturedQuery, table: str) -> frozenset[str]:
     """Return the columns of a table with the time at which a row expires, in milliseconds since 1970.
 
     A column of the same name that a user has made is none.
@@ -39,7 +38,7 @@ def expiry(value: Any) -> datetime | str | None:
     milliseconds = plain(value)
     if milliseconds is None:
         return None
-    return "never" if milliseconds < 0 else _EPOCH_ZERO + timedelta(milliseconds=milliseconds)
+    return "never" if milliseconds < 0 else from_microseconds(milliseconds * 1000)
 
 
 def rows_with_times(table: pa.Table, columns: frozenset[str]) -> list[tuple[Any, ...]]:

@@ -27,7 +27,7 @@ _NULLABLE: dict[pa.DataType, Any] = {
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
-    """A pandas frame that has every value as it is.
+    """Return a pandas frame that has every value as it is.
 
     Numbers and booleans keep their type if some are missing, as pandas' nullable types: a missing number is ``<NA>``,
     apart from NaN. Structs and maps are dicts, and arrays lists.
@@ -56,20 +56,20 @@ def as_column(values: Sequence[Any]) -> pd.Series[Any]:
 
 
 def frame_tuples(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """The rows of a frame that :func:`to_pandas` made, by position, as :func:`rows.row_tuples` returns them."""
+    """Return the rows of a frame that :func:`to_pandas` made, by position, as :func:`rows.row_tuples` returns them."""
     # Not itertuples, which makes a series of each column.
     numbered = frame.set_axis(range(frame.shape[1]), axis="columns").astype(object)
     return [tuple(map(plain, row)) for row in numbered.to_numpy().tolist()]
 
 
 def with_values(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns of a frame that have values; NaN is one."""
+    """Return the columns of a frame that have values; NaN is one."""
     kept = [any(value is not None for value in column) for column in zip(*frame_tuples(frame), strict=True)]
     return frame.loc[:, kept] if kept else frame
 
 
 def to_polars(table: pa.Table) -> polars.DataFrame:
-    """A Polars frame.
+    """Return a Polars frame.
 
     Raises:
         ModuleNotFoundError: Polars is not installed.
@@ -84,12 +84,12 @@ def to_polars(table: pa.Table) -> polars.DataFrame:
 
 
 def as_text(frame: pd.DataFrame) -> str:
-    """A frame for a terminal, each value in one short line."""
+    """Return a frame for a terminal, each value in one short line."""
     return str(_in_words(frame, "null").to_string(index=False))
 
 
 def as_html(frame: pd.DataFrame, *, missing: str = "null") -> str:
-    """A frame as an HTML table, each value in one short line; ``missing`` is the text of missing ones."""
+    """Return a frame as an HTML table, each value in one short line; ``missing`` is the text of missing ones."""
     with pd.option_context("display.max_colwidth", None):
         return str(_in_words(frame, missing).to_html(index=False))
 

@@ -19,27 +19,34 @@ from streamstate.snapshots.store.layout import MANIFEST
 from streamstate.snapshots.store.registry import ForkPoint
 from streamstate.state_inspect.advice import Advice
 from streamstate.state_inspect.advice.advise import advice_on
-from streamstate.state_inspect.analytics.growth import Untouched, growth, since_epoch, watermark_lag
+from streamstate.state_inspect.analytics.growth import StaleKeys, growth, since_epoch, watermark_lag
 from streamstate.state_inspect.analytics.skew import busy_keys
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
-from streamstate.state_inspect.asked_condition import condition_in_parts, condition_on, table_of_condition
 from streamstate.state_inspect.branches.ancestors import same_branch
 from streamstate.state_inspect.branches.branch_diff import branch_diff
 from streamstate.state_inspect.branches.compared_epochs import compared_epochs
 from streamstate.state_inspect.branches.comparison import Comparison
 from streamstate.state_inspect.branches.fingerprints import fingerprint_frame
-from streamstate.state_inspect.conditions import first_epoch, spans, spans_per_key
+from streamstate.state_inspect.captured_query import CapturedQuery, QueryHistory
+from streamstate.state_inspect.conditions.condition import (
+    condition_in_parts,
+    condition_on,
+    first_epoch_met,
+    spans,
+    spans_per_key,
+    table_of_condition,
+)
+from streamstate.state_inspect.conditions.file_search import first_epoch_in_files
+from streamstate.state_inspect.conditions.watch import Watch, WatchEvent
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
 from streamstate.state_inspect.differences.key_history import key_history, key_life
 from streamstate.state_inspect.epoch_names import FromLive, aware, epoch_named
-from streamstate.state_inspect.file_search import first_epoch_in_files
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.inputs.late import Late, dropped
-from streamstate.state_inspect.inputs.late_rows import late_rows
+from streamstate.state_inspect.inputs.late_counts import late_counts
 from streamstate.state_inspect.inputs.why import Why, explained
-from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
 from streamstate.state_inspect.results.results import (
     RESULT,
     result_plan,
@@ -50,7 +57,6 @@ from streamstate.state_inspect.results.results import (
     with_results,
 )
 from streamstate.state_inspect.snapshot import Snapshot, choose_table, live_snapshot, snapshot_at
-from streamstate.state_inspect.watch import Watch, WatchEvent
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.inputs.inputs import InputRows
@@ -62,7 +68,7 @@ class History:
     Every call first checks for new epochs.
     """
 
-    def __init__(self, recorded: RecordedQuery) -> None:
+    def __init__(self, recorded: CapturedQuery) -> None:
         self._recorded = recorded
 
     @property
@@ -71,7 +77,7 @@ class History:
         return self._recorded.name
 
     @property
-    def recorded(self) -> RecordedQuery:
+    def recorded(self) -> CapturedQuery:
         """What the store holds of the query, for parts of streamstate that read it directly."""
         return self._recorded
 
@@ -350,7 +356,7 @@ class History:
         return advice_on(self._recorded, lambda _: True)
 
     @consistent_read()
-    def untouched(self, table: str | None = None, *, since: int | None = None, epochs: int | None = None) -> Untouched:
+    def stale_keys(self, table: str | None = None, *, since: int | None = None, epochs: int | None = None) -> StaleKeys:
         """The stale keys: keys of the newest state that have not changed since an epoch. The state may be leaking.
 
         Args:
@@ -364,7 +370,7 @@ class History:
             InvalidArgumentError: an argument is invalid.
 
         Example:
-            >>> history.untouched(epochs=100).page(limit=5)  # doctest: +SKIP
+            >>> history.stale_keys(epochs=100).page(limit=5)  # doctest: +SKIP
         """
         self._recorded.live_entry()  # raises if no epoch is captured
         chosen = choose_table(table, self.tables(), self.name)
@@ -373,7 +379,7 @@ class History:
         recorded = self._recorded
         first = -1 if recorded.is_soon_read(chosen, -1) else recorded.live_entry().epoch
         newest = recorded.interval_table(chosen, first)
-        return Untouched(recorded.index, newest, recorded.parts(chosen), entries, name=chosen, since=long_ago)
+        return StaleKeys(recorded.index, newest, recorded.parts(chosen), entries, name=chosen, since=long_ago)
 
     @consistent_read()
     def heavy_keys(self, table: str | None = None, *, since: int | None = None, n: int = 10) -> pd.DataFrame:
@@ -424,7 +430,7 @@ class History:
         if not key and not state_of(chosen)[1] and not self._recorded.is_soon_read(chosen, -1):
             return first_epoch_in_files(self._recorded, chosen, predicate)
         condition = condition_on(self._recorded, predicate, chosen, key)
-        return first_epoch(condition, self._recorded.index, self._recorded.known_entries)
+        return first_epoch_met(condition, self._recorded.index, self._recorded.known_entries)
 
     @long_call("Nothing was changed.")
     @consistent_read()
@@ -579,7 +585,7 @@ class History:
 
     @long_call("Nothing was changed.")
     @consistent_read()
-    def late_rows(
+    def late_counts(
         self,
         epochs: Iterable[int] | str | None = None,
         table: str | None = None,
@@ -607,10 +613,10 @@ class History:
             NotReplayableError, EpochGoneError, NoResultError: none of the epochs can be read; as :meth:`late`.
 
         Example:
-            >>> history.late_rows("40..49")["longer_delay"].max()  # doctest: +SKIP
+            >>> history.late_counts("40..49")["longer_delay"].max()  # doctest: +SKIP
             Timedelta('0 days 00:04:10')
         """
-        return late_rows(self._recorded, epochs, table, progress)
+        return late_counts(self._recorded, epochs, table, progress)
 
     @long_call("Nothing was changed.")
     @consistent_read()

@@ -15,17 +15,17 @@ _AS_OBJECTS = {"integer_object_nulls": True, "date_as_object": True, "timestamp_
 
 
 def row_tuples(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows by position, because column names of the state are arbitrary and may repeat."""
+    """Return the rows by position, because column names of the state are arbitrary and may repeat."""
     return list(zip(*map(python_values, table.columns), strict=True))
 
 
 def records(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows, each as a dictionary."""
+    """Return the rows, each as a dictionary."""
     return [dict(zip(table.column_names, row, strict=True)) for row in row_tuples(table)]
 
 
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """The values of a column. Structs and maps are dicts; a map with nested keys is a list of pairs.
+    """Return the values of a column. Structs and maps are dicts; a map with nested keys is a list of pairs.
 
     Example:
         >>> python_values(pa.array([[1, None], None]))
@@ -53,19 +53,19 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
 
 
 def _objects(column: pa.Array) -> list[Any]:
-    """The values of a column that pandas keeps as they are."""
+    """Return the values of a column that pandas keeps as they are."""
     if pa.types.is_duration(column.type) or pa.types.is_dictionary(column.type):
         return list(column.to_pylist())
     return list(column.to_pandas(**_AS_OBJECTS).tolist())
 
 
 def _items(column: pa.ListArray) -> pa.Array:
-    """The items of all lists. Those of a slice are a slice of the items."""
+    """Return the items of all lists. Those of a slice are a slice of the items."""
     return column.values[column.offsets[0].as_py() : column.offsets[-1].as_py()]
 
 
 def _split(items: list[Any], column: pa.ListArray) -> list[Any]:
-    """The items, list by list."""
+    """Return the items, list by list."""
     ends = column.offsets.to_numpy().tolist()
     return [items[start - ends[0] : end - ends[0]] for start, end in pairwise(ends)]
 

@@ -12,7 +12,7 @@ from streamstate.errors import InvalidArgumentError, NoResultError
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner
-from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.results.results import (
     RESULT,
     filled_with_spark,

@@ -10,17 +10,17 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.errors import InvalidSQLError, UnknownColumnError
+from streamstate.errors import UnknownColumnError
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.state_inspect.analytics.columns import column_histogram, column_summary
 from streamstate.state_inspect.analytics.skew import grouping, heavy_keys, partition_skew
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.frames import to_pandas, to_polars
-from streamstate.state_inspect.keys import Keys, rows_of
-from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.keys.key_rows import Keys, rows_of_keys
+from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.rows import records
-from streamstate.state_inspect.sql.condition_policy import CheckedCondition, checked_condition
-from streamstate.state_inspect.table_key import TableKey
+from streamstate.state_inspect.sql.condition_policy import CheckedCondition, checked_condition, condition_failed
 from streamstate.state_inspect.temporal_index.index import Index, as_arrow
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.row_counts import rows_at
@@ -60,7 +60,7 @@ class StateTable:
         return TableKey(self.name, columns, schema, self.history.recorded, self._some_key)
 
     def _some_key(self) -> dict[str, Any] | None:
-        """The key of a row at this epoch, or at another."""
+        """Return the key of a row at this epoch, or at another."""
         for valid in (held_at(self.epoch), "true"):
             keys = listed(self._table.key_columns)
             found = self._query(f"SELECT {keys} FROM {self._table.relation} WHERE {valid} LIMIT 1")
@@ -79,11 +79,11 @@ class StateTable:
         return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._columns])
 
     def rows_sql(self) -> str:
-        """The rows as SQL over the temporal index."""
+        """Return the rows as SQL over the temporal index."""
         return self._table.at(self.epoch)
 
     def count(self, *, where: str | None = None, contains: Mapping[str, str] | None = None) -> int:
-        """The number of rows.
+        """Return the number of rows.
 
         Args:
             where: an SQL condition over the columns.
@@ -99,7 +99,7 @@ class StateTable:
         return int(found["n"][0].as_py())
 
     def head(self, n: int = 10) -> pd.DataFrame:
-        """The first ``n`` rows, sorted by key."""
+        """Return the first ``n`` rows, sorted by key."""
         return self.page(limit=n)
 
     def page(
@@ -112,7 +112,7 @@ class StateTable:
         where: str | None = None,
         contains: Mapping[str, str] | None = None,
     ) -> pd.DataFrame:
-        """A slice of the rows, in a stable order, as a pandas frame; :meth:`page_arrow` returns an Arrow table.
+        """Return a slice of the rows, in a stable order, as a pandas frame; :meth:`page_arrow` returns an Arrow table.
 
         Args:
             offset: the number of rows to skip.
@@ -151,7 +151,7 @@ class StateTable:
         return self._typed(found)
 
     def lookup(self, /, **key: Any) -> dict[str, Any] | None:
-        """The row of one key as a dict; None if the key is not in the state at this epoch.
+        """Return the row of one key as a dict; None if the key is not in the state at this epoch.
 
         Args:
             **key: a value for each key column; or ``key={…}``, for column names that cannot be keyword arguments.
@@ -171,7 +171,7 @@ class StateTable:
         return rows[0] if rows else None
 
     def lookup_many(self, keys: Keys) -> pd.DataFrame:
-        """The rows of many keys, in the order of the keys. Keys that are not in the state are left out.
+        """Return the rows of many keys, in the order of the keys. Keys that are not in the state are left out.
 
         Args:
             keys: a frame or an Arrow table with the key columns, or a list of dicts, one per key.
@@ -187,10 +187,10 @@ class StateTable:
 
     def lookup_many_arrow(self, keys: Keys) -> pa.Table:
         """As :meth:`lookup_many`, with the column types on disk."""
-        return self._typed(rows_of(self.table_key.many(keys), self._index, self._table, self.epoch))
+        return self._typed(rows_of_keys(self.table_key.many(keys), self._index, self._table, self.epoch))
 
     def summary(self) -> pd.DataFrame:
-        """Statistics of each column, one row per column, keys first.
+        """Return statistics of each column, one row per column, keys first.
 
         Columns: ``column``, ``key``, ``type``, ``rows``, ``nulls``, ``distinct`` (exact up to 100,000 rows, beyond that
         a HyperLogLog estimate within a few percent), ``min``, ``max``, ``mean``, the quantiles ``p01``, ``p25``,
@@ -205,7 +205,7 @@ class StateTable:
         return column_summary(self.schema, self.key_columns, self.rows_sql(), self.count(), self._query)
 
     def histogram(self, column: str, bins: int = 20) -> pd.DataFrame:
-        """The distribution of a column's values. Missing values are left out.
+        """Return the distribution of a column's values. Missing values are left out.
 
         For numbers, dates and timestamps: ``low``, ``high``, ``rows``, ``share``, one row for each of ``bins``
         intervals of equal width. An interval includes its ``low``; the last one also includes its ``high``. Infinities
@@ -227,7 +227,7 @@ class StateTable:
         return column_histogram(self.schema.field(column), self.rows_sql(), bins, self._query)
 
     def skew(self) -> pd.DataFrame:
-        """How the rows are spread over partitions, from 0 to the last partition that has ever had rows.
+        """Return the rows per partition, from 0 to the last partition that has ever had rows.
 
         Columns: ``partition``, ``rows``, ``bytes`` (as in :meth:`summary`), ``share`` of all rows, and ``ratio`` to
         the mean, which is 1 everywhere if the state is spread evenly.
@@ -238,7 +238,7 @@ class StateTable:
         return partition_skew(self._table, self.epoch, self._query)
 
     def heavy_keys(self, n: int = 10, *, by: Sequence[str] | str | None = None) -> pd.DataFrame:
-        """The keys with the most rows (lists, maps, join sides) or, if each key has one row, the largest rows.
+        """Return the keys with the most rows (lists, maps, join sides) or, if each key has one row, the largest rows.
 
         Columns: the key columns, ``_rows``, ``_bytes`` (as in :meth:`summary`), ``_share`` of all rows.
 
@@ -258,15 +258,15 @@ class StateTable:
         return heavy_keys(self._table, self.epoch, n, columns, self._query)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table with the column types on disk, sorted by key."""
+        """Return all rows as an Arrow table with the column types on disk, sorted by key."""
         return self._typed(self._query(f"{self.rows_sql()} ORDER BY {listed(self._sorted_by)}"))
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame, sorted by key."""
+        """Return all rows as a pandas frame, sorted by key."""
         return to_pandas(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a Polars frame, sorted by key."""
+        """Return all rows as a Polars frame, sorted by key."""
         return to_polars(self.to_arrow())
 
     def __len__(self) -> int:
@@ -348,7 +348,7 @@ class Filters:
             raise condition_failed(error) from error
 
     def _size(self, index: Index, rows: str, condition: CheckedCondition) -> int:
-        """The bytes in the columns that a condition uses."""
+        """Return the bytes in the columns that a condition uses."""
         used = {name.casefold() for name in condition.columns}
         lengths = [f"coalesce(strlen({quoted(name)}::VARCHAR), 0)" for name in self.columns if name.casefold() in used]
         size = run_filtered(index, f"SELECT sum({' + '.join(lengths) or '0'}) AS n FROM ({rows})", [])["n"][0].as_py()
@@ -356,7 +356,7 @@ class Filters:
 
 
 def order_sql(keys: Sequence[str], order_by: str | None, check: CheckColumn, *, descending: bool) -> str:
-    """The ORDER BY list: a column, if one is given, then the key columns."""
+    """Return the ORDER BY list: a column, if one is given, then the key columns."""
     order = [f"{quoted(key)} ASC NULLS LAST" for key in keys]
     if order_by is not None:
         check(order_by)
@@ -370,8 +370,3 @@ def run_filtered(index: Index, sql: str, parameters: list[Any]) -> pa.Table:
         return index.query(sql, parameters)
     except duckdb.Error as error:
         raise condition_failed(error) from error
-
-
-def condition_failed(error: duckdb.Error) -> InvalidSQLError:
-    """The error for a statement with a user's condition that failed."""
-    return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")

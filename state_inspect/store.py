@@ -14,14 +14,14 @@ from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.declared_variables import DeclaredVariables
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.registry import Lineage, require_store
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.epoch_names import Moment, moment
 from streamstate.state_inspect.history import History
-from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.sql.binding import Catalog, bind
 from streamstate.state_inspect.sql.duckdb_engine import DuckDBEngine, read_in_duckdb
 from streamstate.state_inspect.sql.result import Result
-from streamstate.state_inspect.sql.statement import Parameters, parsed
-from streamstate.state_inspect.sql.time_travel import Catalog, bind
+from streamstate.state_inspect.sql.statement import Parameters, parse_statement
 from streamstate.state_inspect.sql.user_data import user_data
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.index_updater import Tail
@@ -74,7 +74,7 @@ class Store:
             if name not in known:
                 raise UnknownQueryError.among("query", name, known, where=f"in {self.path}")
             related = _related(self, self._index, self._lineage)
-            self._histories[name] = History(RecordedQuery(self._layout, name, self._index, self._lineage, related))
+            self._histories[name] = History(CapturedQuery(self._layout, name, self._index, self._lineage, related))
         return self._histories[name]
 
     def __contains__(self, name: object) -> bool:
@@ -137,7 +137,7 @@ class Store:
         catalog = Catalog(queries, self._travel, user_data(frames, queries), at_default, allow_files)
         if engine not in ("duckdb", "spark"):
             raise InvalidArgumentError(f"Invalid engine={engine!r}: expected 'duckdb' or 'spark'.")
-        statement = parsed(sql, params)
+        statement = parse_statement(sql, params)
         if engine == "duckdb":
             bound = bind(statement, catalog, read_in_duckdb)
             return Result(DuckDBEngine(self._index, bound), bound.epochs)
@@ -190,7 +190,7 @@ def _related(store: Store, index: Index, lineage: Lineage) -> Callable[[str], Hi
         known = there()
         if known is not None:
             return known[name]
-        return History(RecordedQuery(layout, name, index, lineage, history))
+        return History(CapturedQuery(layout, name, index, lineage, history))
 
     return history
 

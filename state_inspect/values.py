@@ -34,7 +34,7 @@ class Cell:
 
 
 def cell(value: Any) -> Cell:
-    """A value as a table cell.
+    """Return a value as a table cell.
 
     Example:
         >>> cell({"legs": ["EWR", "ORD"], "n": 2}).text
@@ -80,7 +80,7 @@ def number(value: Any) -> float | None:
 
 
 def key_text(key: Mapping[str, Any]) -> str:
-    """A key in words.
+    """Return a key in words.
 
     Example:
         >>> key_text({"carrier": "UA", "origin": "EWR"})
@@ -104,7 +104,7 @@ def plain(value: Any) -> Any:
 
 
 def _cut(value: Any, kind: CellKind) -> Cell:
-    """The text of ``value``, cut to a cell; of a long value, no more is turned into text than is kept."""
+    """Return the text of ``value``, cut to a cell; of a long value, no more is turned into text than is kept."""
     text = ""
     for piece in _pieces(value):
         text += piece
@@ -120,7 +120,7 @@ def _cut(value: Any, kind: CellKind) -> Cell:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """The text of ``value``, piece by piece."""
+    """Yield the text of ``value``, piece by piece."""
     value = plain(value)
     match value:
         case None:
@@ -154,7 +154,7 @@ def _joined(start: str, items: Iterator[tuple[str, Any]], end: str) -> Iterator[
 
 
 def _window(value: Any) -> tuple[dt.datetime, dt.datetime] | None:
-    """The start and the end of a time window, as Spark's ``window`` makes them; None for any other value."""
+    """Return the start and the end of a time window, as Spark's ``window`` makes them; None for any other value."""
     match value:
         case {"start": dt.datetime() as start, "end": dt.datetime() as end, **rest} if not rest and start <= end:
             return plain(start), plain(end)
@@ -162,7 +162,7 @@ def _window(value: Any) -> tuple[dt.datetime, dt.datetime] | None:
 
 
 def _short_window(start: dt.datetime, end: dt.datetime) -> str:
-    """A window's start in this machine's zone, as exactly as needed, and its length.
+    """Return a window's start in this machine's zone, as exactly as needed, and its length.
 
     Example:
         >>> _short_window(dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 1, 2, 5))
@@ -173,7 +173,7 @@ def _short_window(start: dt.datetime, end: dt.datetime) -> str:
 
 
 def _whole_window(start: dt.datetime, end: dt.datetime) -> str:
-    """A window's start and end; the day and zone that both share appear once.
+    """Return a window's start and end; the day and zone that both share appear once.
 
     Example:
         >>> _whole_window(dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 1, 1, 6))
@@ -188,7 +188,7 @@ def _whole_window(start: dt.datetime, end: dt.datetime) -> str:
 
 
 def _length(span: dt.timedelta) -> str:
-    """A length of time in its units.
+    """Return a length of time in its units.
 
     Example:
         >>> _length(dt.timedelta(days=1)), _length(dt.timedelta(minutes=90)), _length(dt.timedelta(seconds=0.5))
@@ -211,7 +211,7 @@ def _printable(text: str) -> str:
 
 
 def timestamp(value: dt.datetime) -> str:
-    """A time in this machine's zone, with its offset; a time without a zone is shown as it is.
+    """Return a time in this machine's zone, with its offset; a time without a zone is shown as it is.
 
     Example:
         >>> timestamp(dt.datetime(2013, 1, 1, 5, 15))
@@ -225,7 +225,7 @@ def timestamp(value: dt.datetime) -> str:
 
 
 def _local(value: dt.datetime) -> dt.datetime:
-    """A time in this machine's zone; in its own if it is too close to the first or the last year."""
+    """Return a time in this machine's zone; in its own if it is too close to the first or the last year."""
     try:
         return value.astimezone() if value.tzinfo else value
     except (OverflowError, ValueError):
@@ -233,7 +233,7 @@ def _local(value: dt.datetime) -> dt.datetime:
 
 
 def _precision(value: dt.datetime, at_least: str) -> str:
-    """The unit to which a time has to be written, so that nothing is lost."""
+    """Return the unit to which a time has to be written, so that nothing is lost."""
     if value.microsecond:
         return "microseconds" if value.microsecond % 1000 else "milliseconds"
     return "seconds" if value.second else at_least

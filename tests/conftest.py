@@ -19,7 +19,7 @@ from spark_settings import SHARED
 
 import streamstate as ss
 from streamstate.launch.starting import STARTED
-from streamstate.state_inspect import recorded_query
+from streamstate.state_inspect import captured_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,18 +75,18 @@ def no_started_query_remains() -> Iterator[None]:
     STARTED.clear()
 
 
-@pytest.fixture(params=[recorded_query._SOON_READ, -1], ids=["all keys", "from files"])
+@pytest.fixture(params=[captured_query._SOON_READ, -1], ids=["all keys", "from files"])
 def read_either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs a test twice; the second time each epoch is a part of the history."""
-    monkeypatch.setattr(recorded_query, "_SOON_READ", request.param)
+    monkeypatch.setattr(captured_query, "_SOON_READ", request.param)
     if request.param < 0:
-        monkeypatch.setattr(recorded_query, "_IN_A_PART", 0)
+        monkeypatch.setattr(captured_query, "_IN_A_PART", 0)
 
 
 @pytest.fixture
 def read_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are read from the files that have them."""
-    monkeypatch.setattr(recorded_query, "_SOON_READ", -1)
+    monkeypatch.setattr(captured_query, "_SOON_READ", -1)
 
 
 @pytest.fixture(scope="session")

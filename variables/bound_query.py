@@ -19,7 +19,7 @@ from streamstate.snapshots.store.query_plans.plan_sources import source_name
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
 from streamstate.variables.declaring import declared_variable
-from streamstate.variables.in_tasks import Run, is_local
+from streamstate.variables.in_tasks import QueryRun, is_local
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.source import (
     BRANCHES,
@@ -41,7 +41,7 @@ _NAMES = "names"
 
 
 def with_variables(frame: DataFrame, variables: Sequence[SharedVariable], checkpoint: str) -> DataFrame:
-    """A streaming frame whose epochs are bound to versions of some variables; of one that has them, with these instead.
+    """Return a streaming frame whose epochs are bound to versions of some variables, instead of earlier ones.
 
     The source that binds them comes after the query's own, which keep their places.
 
@@ -65,12 +65,12 @@ def with_variables(frame: DataFrame, variables: Sequence[SharedVariable], checkp
 
 
 def shared_leaf(analyzed: Any) -> Any | None:
-    """The source of a plan that binds its epochs; None if it has none."""
+    """Return the source of a plan that binds its epochs; None if it has none."""
     return next((leaf for leaf in distinct_sources(analyzed) if binds(leaf)), None)
 
 
 def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkpoint: str, *, named: bool) -> DataFrame:
-    """The source that binds epochs, with the columns of another, and a name if that has one."""
+    """Return the source that binds epochs, with the columns of another, and a name if that has one."""
     spark = like.sparkSession
     register_source(spark, SharedSource)
     options = {
@@ -87,7 +87,7 @@ def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkp
 
 
 def branches_of(names: Iterable[str], checkpoint: str, spark: SparkSession) -> dict[str, str]:
-    """The branch of each variable that a query's own epochs use: of a fork its query id, else empty.
+    """Return the branch of each variable that a query's own epochs use: of a fork its query id, else empty.
 
     A variable that a fork began with is not branched: its original did not have it.
     """
@@ -102,7 +102,7 @@ def _parent(checkpoint: str, spark: SparkSession) -> str:
 
 
 def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> None:
-    """Raise unless a query that has run before can go on with these variables.
+    """Raise unless a query that has run before can continue with these variables.
 
     Raises:
         QueryError: Spark cannot add or remove the source that binds them.
@@ -123,7 +123,7 @@ def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> No
             f"{checkpoint} was begun without shared variables, and Spark cannot add the source that binds them.\n"
             "Fork it with them, and start the fork: ss.fork(checkpoint, new_checkpoint, shared=(variable,)), then"
             " ss.start(frame, new_name, store, checkpoint=new_checkpoint, shared=(variable,)). A query with named"
-            " sources can go on in place."
+            " sources can continue in place."
         )
 
 
@@ -154,8 +154,8 @@ def bound_run(frame: DataFrame, checkpoint: str) -> Iterator[None]:
     reached = address if near or "://" in address else _served(address, spark, checkpoint)
     bindings = "" if near and local_path(checkpoint) is not None else _served(address, spark, checkpoint)
     before = context.getLocalProperty(RUN)
-    told = Run(_plain(checkpoint), query, run, reached, bindings, tuple(names), tuple(names.values()))
-    context.setLocalProperty(RUN, told.text())
+    started = QueryRun(_plain(checkpoint), query, run, reached, bindings, tuple(names), tuple(names.values()))
+    context.setLocalProperty(RUN, started.text())
     try:
         yield
     finally:
@@ -168,7 +168,7 @@ def _plain(checkpoint: str) -> str:
 
 
 def _query_id(checkpoint: str, spark: SparkSession) -> str:
-    """The id of a checkpoint's query; a new checkpoint gets one, as Spark would give it."""
+    """Return the id of a checkpoint's query; a new checkpoint gets one, as Spark would give it."""
     files = files_for(spark, checkpoint)
     if files.text(f"{checkpoint}/metadata") is None:
         files.write(f"{checkpoint}/metadata", json.dumps({"id": str(uuid.uuid4())}))
@@ -176,7 +176,7 @@ def _query_id(checkpoint: str, spark: SparkSession) -> str:
 
 
 def newest_binding(variables: Sequence[SharedVariable]) -> Binding:
-    """The binding to the newest versions of some variables."""
+    """Return the binding to the newest versions of some variables."""
     versions: dict[str, Version | None] = {}
     for variable in variables:
         made = variable.declaration
@@ -186,7 +186,7 @@ def newest_binding(variables: Sequence[SharedVariable]) -> Binding:
 
 
 def variables_in(frame: DataFrame, binding: Binding) -> dict[str, SharedVariable]:
-    """The variables of a binding, by name: with the frame's own functions, or as the store declares them."""
+    """Return the variables of a binding, by name: with the frame's own functions, or as the store declares them."""
     leaf = shared_leaf(frame._jdf.queryExecution().analyzed())
     declared = [] if leaf is None else declared_in(str(leaf.extraOptions().get(DECLARED)))
     functions = {made.name: made.function for made in declared}
@@ -198,7 +198,7 @@ def variables_in(frame: DataFrame, binding: Binding) -> dict[str, SharedVariable
 def overridden(
     binding: Binding, values: Mapping[str, Any], variables: Mapping[str, SharedVariable], branch: str
 ) -> Binding:
-    """A binding with other values for some variables, which become versions of a fork's own branch."""
+    """Return a binding with other values for some variables, which become versions of a fork's own branch."""
     from streamstate.variables.in_tasks import log_of
     from streamstate.variables.source import begin_branch
 
@@ -208,9 +208,7 @@ def overridden(
         log = log_of(declaration, binding.at, branch)
         if log.head() < 0:
             begin_branch(log, versions.get(name))
-        merging = declaration.merging
-        same = merging.state == declaration.type.arrow
-        state = declaration.type.stored(value, name) if same else merging.lifted(name, value)
+        state = declaration.state_of(value)
         head = log.head()
         if log.state(head) != state:
             head = log.set(state, "what-if", None).number

@@ -20,7 +20,7 @@ _FUNCTION = "shared"
 
 
 def shared_column(variable: str | SharedVariable, store: str | None = None) -> Column:
-    """A shared variable as a column of a streaming query: ``flights.where(F.col("delay") > ss.shared_column(limit))``.
+    """Return a shared variable as a column: ``flights.where(F.col("delay") > ss.shared_column(limit))``.
 
     Spark computes it once per epoch, as a scalar subquery, and compiles the expression that uses it as with a literal.
 
@@ -57,7 +57,7 @@ def _one_row(spark: SparkSession, variable: SharedVariable) -> Any:
 
 
 def _as_spark(value: Any) -> Any:
-    """A value as a Python UDF returns it."""
+    """Return a value as a Python UDF returns it."""
     from types import MappingProxyType
 
     if isinstance(value, MappingProxyType):

@@ -16,12 +16,12 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from streamstate.errors import VariableError
-from streamstate.variables.transports.transport import Transport, number_in, numbers
+from streamstate.variables.transports.transport import Transport, number_in, numbers_among
 from streamstate.variables.version_bytes import decoded_contribution
 from streamstate.variables.version_log import VersionLog
 
 RETRIED = "-"
-"""What stands for the operator where an attempt says that those before it do not count."""
+"""The operator in a mark that earlier attempts of a task do not count."""
 _STAGED = re.compile(r"(\d+)\.(\d+)\.([^.]+)" + r"\.(-?\d+)" * 4, re.ASCII)
 # Runs that are long over are forgotten. With ``bounded(k)``, contributions of many runs may wait to be merged.
 _RUNS = 1000
@@ -66,7 +66,7 @@ class Staged:
 
 
 def stage_group(key: str, query: str) -> str:
-    """The group in which a query's tasks stage what they contribute to a variable; ``key``: its declaration's."""
+    """Return the group in which a query's tasks stage contributions to a variable."""
     return f"stage/{key}/{quote(query, safe='')}"
 
 
@@ -77,14 +77,11 @@ def _runs_group(query: str) -> str:
 def begin_run(transport: Transport, query: str, committed: int) -> int:
     """Number a run of a query that is about to start.
 
-    Args:
-        transport: where contributions are staged.
-        query: the query's id.
-        committed: the newest epoch that it has committed (−1: none); all later ones are this run's.
+    ``committed`` is the newest epoch that the query has committed (−1: none); all later ones are this run's.
     """
     group = _runs_group(query)
     while True:
-        known = sorted(numbers(transport.names(group)))
+        known = sorted(numbers_among(transport.names(group)))
         run = (known[-1] if known else -1) + 1
         if transport.add(group, str(run), str(committed).encode()):
             # A run that committed nothing is not asked for.
@@ -94,9 +91,9 @@ def begin_run(transport: Transport, query: str, committed: int) -> int:
 
 
 def run_of(transport: Transport, query: str, epoch: int) -> int:
-    """The run that committed an epoch: the last one that began before the epoch was committed."""
+    """Return the run that committed an epoch: the last one that began before the epoch was committed."""
     group = _runs_group(query)
-    for run in sorted(numbers(transport.names(group)), reverse=True):
+    for run in sorted(numbers_among(transport.names(group)), reverse=True):
         began_after = transport.get(group, str(run))
         if began_after is not None and number_in(began_after, transport, f"the run {run} of a query") < epoch:
             return run
@@ -123,14 +120,14 @@ def take_in(log: VersionLog, query: str, committed: int) -> None:
                 log.merge(query, epoch, contribution, len(counted))
             except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
                 raise VariableError(
-                    f"What epoch {epoch} contributed to {log.name} cannot be merged into its value: {error}\n"
+                    f"The contributions of epoch {epoch} to {log.name} cannot be merged into its value: {error}\n"
                     f"Set it to a value into which it can, {log.name}.set(…), then start the query again."
                 ) from error
     transport.remove(group, [made.name for made in staged])
 
 
 def _counted(staged: Iterable[Staged]) -> list[Staged]:
-    """Those of the newest attempt of each operator and partition, in a fixed order."""
+    """Return those of the newest attempt of each operator and partition, in a fixed order."""
     everything = sorted(staged)
     retried: dict[tuple[int, int], int] = {}
     for made in everything:

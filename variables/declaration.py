@@ -1,4 +1,4 @@
-"""What is declared of a shared variable: its type, its merge, how it is used and how fresh readers see it."""
+"""Declarations of shared variables: type, merge, access and consistency."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamstate.variables.merge import Merge
 from streamstate.variables.merges import merge_of
 
 Access: TypeAlias = Literal["read-mostly", "write-mostly"]
-"""How operators use a variable. One that is ``write-mostly`` is only contributed to: no epoch waits for it."""
+"""The use of a variable by operators. One that is ``write-mostly`` is only contributed to: no epoch waits for it."""
 
 ACCESS = ("read-mostly", "write-mostly")
 LATEST = "latest"
@@ -29,7 +29,7 @@ Function: TypeAlias = Callable[[Any, Any], Any]
 
 
 def check_variable_name(name: object) -> str:
-    """The name, if it can name a variable, which is also a folder and an SQL relation.
+    """Return the name, if it can name a variable, which is also a folder and an SQL relation.
 
     Raises:
         InvalidNameError: it cannot.
@@ -44,7 +44,7 @@ def check_variable_name(name: object) -> str:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is declared of a variable; two notebooks that use it must declare the same.
+    """The declaration of a variable; two notebooks that use it must declare the same.
 
     Attributes:
         name: its name.
@@ -72,14 +72,14 @@ class Declaration:
 
     @property
     def key(self) -> str:
-        """What its groups in a transport are called by."""
+        """The name of its groups in a transport."""
         return f"{self.name}-{self.identity}"
 
     @classmethod
     def checked(
         cls, name: str, type_: Any, *, init: Any, merge: str | Function, access: str, consistency: Any
     ) -> Declaration:
-        """A declaration, if it is valid.
+        """Return a declaration, if it is valid.
 
         Raises:
             InvalidNameError, InvalidArgumentError: a part of it is not.
@@ -124,12 +124,19 @@ class Declaration:
         """The state of version 0."""
         if self.init is None:
             return None
-        if self.merge.startswith(_CUSTOM):
+        if self.merge.startswith((_CUSTOM, "append")):
             return self.type.stored(self.init, self.name)
-        made = self.merging
-        if self.merge.startswith("append"):
-            return self.type.stored(self.init, self.name)
-        return made.lifted(self.name, self.init)
+        return self.merging.lifted(self.name, self.init)
+
+    def state_of(self, *value: Any) -> Any:
+        """Return the state of a value that is set.
+
+        Raises:
+            InvalidArgumentError: it is not of the type.
+        """
+        if len(value) == 1 and self.merging.state == self.type.arrow:
+            return self.type.stored(value[0], self.name)
+        return self.merging.lifted(self.name, *value)
 
     @property
     def every(self) -> int:
@@ -139,28 +146,18 @@ class Declaration:
 
     @property
     def is_bound(self) -> bool:
-        """Whether epochs are bound to versions."""
+        """True if epochs are bound to versions."""
         return self.access == "read-mostly" and self.consistency != LATEST
 
     def text(self) -> str:
-        """The declaration as JSON, without the function."""
-        return json.dumps(
-            {
-                "name": self.name,
-                "type": self.type.text,
-                "init": _json_value(self.init),
-                "merge": self.merge,
-                "access": self.access,
-                "consistency": self.consistency,
-                "digest": self.digest,
-                "identity": self.identity,
-            },
-            default=str,
-        )
+        """Return the declaration as JSON, without the function."""
+        facts = {"name": self.name, "type": self.type.text, "init": _json_value(self.init)}
+        as_they_are = ("merge", "access", "consistency", "digest", "identity")
+        return json.dumps(facts | {name: getattr(self, name) for name in as_they_are}, default=str)
 
     @classmethod
     def from_text(cls, text: str, function: Function | None = None, store: str = "") -> Declaration:
-        """A declaration from JSON; its first value is in version 0, not here.
+        """Return a declaration from JSON; its first value is in version 0, not here.
 
         Raises:
             VariableError: it is damaged.
@@ -180,7 +177,7 @@ class Declaration:
         return made
 
     def differences(self, text: str) -> list[str]:
-        """How it differs from a declaration in JSON, a line each."""
+        """Return the differences from a declaration in JSON, one per line."""
         here, there = json.loads(self.text()), json.loads(text)
         del here["identity"]
         # As text: not a number is not equal to itself.
@@ -201,9 +198,9 @@ def _json_value(value: Any) -> Any:
 
 
 def _digest(function: Function) -> str:
-    """What tells a function from others: its code, wherever it is defined."""
+    """Return a digest of a function's code, wherever it is defined."""
     code = getattr(function, "__code__", None)
     if code is None:
         return f"{function!r}"
-    told = (code.co_code, repr([c for c in code.co_consts if not hasattr(c, "co_code")]), code.co_names)
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    facts = (code.co_code, repr([c for c in code.co_consts if not hasattr(c, "co_code")]), code.co_names)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

@@ -49,11 +49,11 @@ class DeclaredType:
 
     @property
     def is_map(self) -> bool:
-        """Whether it is a map, of which a version stores only what changed."""
+        """True for a map, of which a version stores only what changed."""
         return bool(pa.types.is_map(self.arrow))
 
     def stored(self, value: Any, name: str) -> Any:
-        """A value in the form in which it is stored: plain Python, sets as lists.
+        """Return a value in the form in which it is stored: plain Python, sets as lists.
 
         Raises:
             InvalidArgumentError: it is not of this type.
@@ -61,12 +61,12 @@ class DeclaredType:
         return as_stored(value, self.arrow, f"{name} is a {self.text}")
 
     def shown(self, stored: Any) -> Any:
-        """A stored value as ``get()`` returns it."""
+        """Return a stored value as ``get()`` returns it."""
         return frozenset(stored) if self.is_set and stored is not None else stored
 
 
 def as_stored(value: Any, arrow: pa.DataType, what: str) -> Any:
-    """A value as an Arrow type holds it, as plain Python.
+    """Return a value as an Arrow type holds it, as plain Python.
 
     Raises:
         InvalidArgumentError: it is not of the type; ``what`` says which it should be.
@@ -111,12 +111,12 @@ def _plain(value: Any, arrow: pa.DataType) -> Any:
 
 
 def _is_open(arrow: pa.DataType) -> bool:
-    """Whether values of a type have to be looked at before Arrow takes them."""
+    """Return whether values of a type must be checked before Arrow takes them."""
     return bool(pa.types.is_nested(arrow) or pa.types.is_timestamp(arrow) or pa.types.is_integer(arrow))
 
 
 def declared_type(given: Any) -> DeclaredType:
-    """The type for a text such as ``double`` or ``map<string, bigint>``, or for a type of PySpark.
+    """Return the type for a text such as ``double`` or ``map<string, bigint>``, or for a type of PySpark.
 
     Raises:
         InvalidArgumentError: it is not one, or holds a type that variables cannot have.
@@ -166,7 +166,7 @@ def _arrow(tree: Any) -> pa.DataType:
 
 
 def random_value(arrow: pa.DataType, random_: random.Random) -> Any:
-    """A value of a type, as :func:`as_stored` returns it; small integers, so that floating-point sums are exact."""
+    """Return a random value of a type; numbers are small integers, so that floating-point sums are exact."""
     whole = random_.randint(-100, 100)
     types = pa.types
     if types.is_list(arrow):

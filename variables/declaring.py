@@ -108,7 +108,7 @@ def shared(
 def declared_variable(
     store: str, name: str, storage_options: Mapping[str, str] | None = None, *, function: Function | None = None
 ) -> SharedVariable:
-    """A variable that a store has.
+    """Return a variable that a store has.
 
     Raises:
         UnknownVariableError: it has none of the name.
@@ -123,7 +123,7 @@ def declared_variable(
 def _attached(
     made: Declaration, found: DeclaredVariable, store: str, options: Mapping[str, str] | None
 ) -> SharedVariable:
-    """The variable, whose log has its first version, or again the newest of the store's if it is empty."""
+    """Return the variable, whose log has its first version, or again the newest of the store's if it is empty."""
     made, address = replace(made, store=store), found.transport or _address(store, None)
     if made.function is not None:
         _functions[store, made.name] = made.function
@@ -141,7 +141,7 @@ def _attached(
 
 
 def _address(store: str, transport: str | None) -> str:
-    """The transport's address: the one given, else a folder of the store."""
+    """Return the transport's address: the one given, else a folder of the store."""
     if transport is not None:
         return transport if "://" in transport else location(transport)
     if local_path(store) is None:

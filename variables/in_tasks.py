@@ -1,4 +1,4 @@
-"""What a shared variable does inside a task of Spark: it reads the version of the epoch, and collects contributions.
+"""Shared variables inside a task of Spark: reading the version of the epoch, and collecting contributions.
 
 A task learns its query and epoch from Spark's local properties, and the epoch's versions from the query's offset log.
 Contributions are staged when the Python worker reports the task's accumulators, which is before the task succeeds.
@@ -32,7 +32,7 @@ from streamstate.variables.version_log import VersionLog
 
 
 @dataclass(frozen=True)
-class Run:
+class QueryRun:
     """A run of a query that uses shared variables, as its tasks know it.
 
     Attributes:
@@ -56,23 +56,23 @@ class Run:
     bound: str = ""
 
     def text(self) -> str:
-        """The value of the local property."""
+        """Return the value of the local property."""
         return json.dumps(self.__dict__)
 
     @classmethod
     @functools.lru_cache(maxsize=16)
-    def of(cls, text: str) -> Run:
-        """The run that a local property tells of."""
+    def of(cls, text: str) -> QueryRun:
+        """Return the run that a local property tells of."""
         known = json.loads(text)
         return cls(**known | {name: tuple(known.get(name, ())) for name in ("variables", "keys")})
 
     def binding(self, epoch: int) -> Binding:
-        """What an epoch is bound to."""
+        """Return the binding of an epoch."""
         return _binding(self, epoch)
 
 
 @functools.lru_cache(maxsize=64)
-def _binding(run: Run, epoch: int) -> Binding:
+def _binding(run: QueryRun, epoch: int) -> Binding:
     if run.bound:
         return Binding.of_offset(json.loads(run.bound))
     if run.bindings:
@@ -90,14 +90,14 @@ def _binding(run: Run, epoch: int) -> Binding:
 
 @dataclass(frozen=True)
 class Here:
-    """Where code runs: in which epoch of which run, and in which attempt of which task.
+    """The place where code runs: the epoch of a run, and the attempt of a task.
 
     Attributes:
         partition, attempt, stage: of the task; −1 in the driver's own code, such as a function of ``foreachBatch``.
         retried: whether the task was attempted before.
     """
 
-    run: Run
+    run: QueryRun
     epoch: int
     partition: int = -1
     attempt: int = -1
@@ -106,7 +106,7 @@ class Here:
 
 
 def here() -> Here | None:
-    """Where this code runs; None outside of the epochs of queries, such as in a notebook's cell.
+    """Return where this code runs; None outside the epochs of queries, such as in a notebook's cell.
 
     Raises:
         VariableError: it is a task of a query that was not started with shared variables.
@@ -120,22 +120,22 @@ def here() -> Here | None:
                 "Start the query with ss.start(frame, name, store, shared=('limit',)) or %%stream NAME --shared limit."
             )
         attempt, retried = context.taskAttemptId(), context.attemptNumber() > 0
-        return Here(Run.of(text), int(epoch), context.partitionId(), attempt, context.stageId(), retried)
+        return Here(QueryRun.of(text), int(epoch), context.partitionId(), attempt, context.stageId(), retried)
     session = SparkContext._active_spark_context
     if session is None or _in_main_thread():
         return None
     text, epoch = session.getLocalProperty(RUN), session.getLocalProperty(EPOCH)
-    return None if not text or not epoch else Here(Run.of(text), int(epoch))
+    return None if not text or not epoch else Here(QueryRun.of(text), int(epoch))
 
 
 def is_local(context: SparkContext) -> bool:
-    """Whether a session's tasks run on the driver's machine, in its own process."""
+    """Return whether a session's tasks run on the driver's machine, in its own process."""
     master = str(context.master)
     return master == "local" or master.startswith("local[")
 
 
 def key_for_tasks() -> DriverKey | None:
-    """The key that tasks need to reach the driver's server; None if they run where the driver does."""
+    """Return the key that tasks need to reach the driver's server; None if they run where the driver does."""
     context = SparkContext._active_spark_context
     return learned_key() if context is None or is_local(context) else own_key()
 
@@ -154,7 +154,7 @@ _values: dict[tuple[str, int, int], dict[str, Any]] = {}
 
 @dataclass
 class _Task:
-    """What the task of a worker has collected, or a query's function in the driver, by variable and operator."""
+    """Contributions collected by a worker's task, or by a query's function in the driver, by variable and operator."""
 
     at: Here | None = None
     collected: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -169,8 +169,8 @@ def _task(query: str = "") -> _Task:
     return _tasks.setdefault(query, _Task())
 
 
-def read(declaration: Declaration, at: Here) -> Any:
-    """A variable's value in the epoch of a task."""
+def read_in_task(declaration: Declaration, at: Here) -> Any:
+    """Return a variable's value in the epoch of a task."""
     key = (at.run.query, at.run.number, at.epoch)
     known = _values.get(key)
     if known is None:
@@ -179,7 +179,7 @@ def read(declaration: Declaration, at: Here) -> Any:
         known = _values[key] = {}
     if declaration.name in known:
         return known[declaration.name]
-    version = version_of(declaration, at)
+    version = version_in_epoch(declaration, at)
     if version.number is None:
         log = log_of(declaration, at.run.transport, "")
         return log.value(log.head())
@@ -188,8 +188,8 @@ def read(declaration: Declaration, at: Here) -> Any:
     return value
 
 
-def version_of(declaration: Declaration, at: Here) -> Version:
-    """Which version of a variable the epoch of a task sees."""
+def version_in_epoch(declaration: Declaration, at: Here) -> Version:
+    """Return the version of a variable that the epoch of a task sees."""
     name = declaration.name
     if name not in at.run.variables:
         raise VariableError(
@@ -209,7 +209,7 @@ def version_of(declaration: Declaration, at: Here) -> Version:
 
 
 def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
-    """The log of a variable, as this process keeps it."""
+    """Return the log of a variable, as this process keeps it."""
     key = (transport, declaration.key, branch)
     if key not in _logs:
         _logs[key] = VersionLog(
@@ -221,7 +221,7 @@ def log_of(declaration: Declaration, transport: str, branch: str) -> VersionLog:
 def collect(declaration: Declaration, at: Here, given: tuple[Any, ...], operator: str, *, reported: bool) -> None:
     """Add a contribution to what the task has collected; ``reported``: whether the task's end stages it."""
     if declaration.name not in at.run.variables:
-        version_of(declaration, at)  # raises
+        version_in_epoch(declaration, at)  # raises
     task = _task_at(at)
     if task.at != at:
         task.collected.clear()  # a task that failed left it
@@ -238,7 +238,7 @@ def _task_at(at: Here) -> _Task:
 
 
 def stage(at: Here) -> None:
-    """Stage what a task has collected; what it staged before is replaced."""
+    """Stage a task's contributions, in place of those that it staged before."""
     if at.run.number == AGAIN:
         return
     task, transport = _task_at(at), transport_at(at.run.transport)
@@ -260,7 +260,7 @@ def _staged(at: Here, operator: str) -> Staged:
 
 
 def operator_at(depth: int, given: str | None) -> str:
-    """What tells an operator from others: a name, or else the place in the code that calls ``add``."""
+    """Return the identity of an operator: its name, or else the place in the code that calls ``add``."""
     if given is not None:
         return hashlib.sha256(given.encode()).hexdigest()[:12]
     return _place(sys._getframe(depth + 1).f_code)  # noqa: SLF001 (what inspect.currentframe returns, without its cost)
@@ -268,8 +268,8 @@ def operator_at(depth: int, given: str | None) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _place(code: Any) -> str:
-    told = f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+    place = f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
+    return hashlib.sha256(place.encode()).hexdigest()[:12]
 
 
 class _AtTheEnd:
@@ -305,11 +305,11 @@ class _Nothing(AccumulatorParam[Any]):
     """An accumulator that adds nothing up."""
 
     def zero(self, value: Any) -> Any:
-        """What each task starts with."""
+        """Return the value that each task starts with."""
         return value
 
     def addInPlace(self, value1: Any, value2: Any) -> Any:  # noqa: N802 (Spark's)
-        """What a task reports is ignored: what it staged counts."""
+        """Ignore a task's report: only staged contributions count."""
         return value1
 
 
@@ -317,7 +317,7 @@ _accumulators: dict[str, Accumulator[Any]] = {}
 
 
 def task_end() -> Accumulator[Any] | None:
-    """What makes tasks stage their contributions, if it is among what they are given; None without a session."""
+    """Return an accumulator that makes tasks stage their contributions; None without a session."""
     context = SparkContext._active_spark_context
     if context is None:
         return None

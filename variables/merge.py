@@ -36,32 +36,32 @@ class Merge:
         return self.type.arrow
 
     def lifted(self, name: str, *given: Any) -> Any:
-        """What ``add(…)`` or ``set(…)`` was given, as a state."""
+        """Return the arguments of ``add(…)`` or ``set(…)`` as a state."""
         if len(given) != 1:
             raise InvalidArgumentError(f"Expected one value for {name}, not {len(given)}: it is a {self.type.text}.")
         return self.type.stored(given[0], name)
 
     def merged(self, state: Any, more: Any) -> Any:
-        """Two states as one; either may be None, which is no state."""
+        """Return two states as one; either may be None, which is no state."""
         if state is None or more is None:
             return more if state is None else state
         return self.combine(state, more)
 
     def collected(self, collected: Any, name: str, *given: Any) -> Any:
-        """What a task has collected so far, with one more contribution."""
+        """Return a task's contributions with one more."""
         return self.merged(collected, self.lifted(name, *given))
 
     def finished(self, collected: Any) -> Any:
-        """What a task has collected, as a state."""
+        """Return a task's contributions as a state."""
         return collected
 
     def value(self, state: Any) -> Any:
-        """The value that a state stands for."""
+        """Return the value of a state."""
         return self.type.shown(state)
 
 
 def added(a: Any, b: Any) -> Any:
-    """Numbers, or the elements of lists and the fields of structs one by one; what is missing adds nothing."""
+    """Add numbers, elements of lists or fields of structs; a missing value adds nothing."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, dict):

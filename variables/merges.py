@@ -77,12 +77,12 @@ def _last(_a: Any, b: Any) -> Any:
 
 
 def _min(a: Any, b: Any) -> Any:
-    """The smaller one; what is missing is neither."""
+    """Return the smaller value; a missing one does not count."""
     return b if a is None else a if b is None else min(a, b)
 
 
 def _max(a: Any, b: Any) -> Any:
-    """The larger one; what is missing is neither."""
+    """Return the larger value; a missing one does not count."""
     return b if a is None else a if b is None else max(a, b)
 
 
@@ -99,11 +99,11 @@ _OTHER: dict[str, tuple[type[Merge], Callable[[Any, Any], Any], str]] = {
     ),
 }
 NAMES = (*_SIMPLE, "union", "append", "append(N)", *_OTHER)
-"""How merges are spelled."""
+"""Spellings of merges."""
 
 
 def merge_of(given: Any, type_: DeclaredType, name: str) -> Merge:
-    """The merge for a name, or for a function of two values of the type.
+    """Return the merge for a name, or for a function of two values of the type.
 
     Raises:
         InvalidArgumentError: there is none, it does not fit the type, or it is not associative and commutative.
@@ -152,7 +152,7 @@ def _require(fits: bool, merge: str, type_: DeclaredType, example: str) -> None:
 
 
 def _checked(function: Callable[[Any, Any], Any], type_: DeclaredType, name: str) -> Merge:
-    """A function of the user's as a merge, tried with values of the type."""
+    """Return a function of the user's as a merge, tried with values of the type."""
     random_, arrow = random.Random(0), type_.arrow  # noqa: S311 (values to try)
     what = f"the merge of {name} must return a {type_.text}"
     for _ in range(_TRIALS):
@@ -167,12 +167,12 @@ def _checked(function: Callable[[Any, Any], Any], type_: DeclaredType, name: str
             raise InvalidArgumentError(f"The merge of {name} fails for {a!r} and {b!r}: {error!r}.") from error
         if ab is None or left is None:
             raise InvalidArgumentError(f"Invalid result None of merge({a!r}, {b!r}): {what}.")
-        if not same(ab, ba):
+        if not equal_values(ab, ba):
             raise InvalidArgumentError(
                 f"The merge of {name} is not commutative: merge({a!r}, {b!r}) is {ab!r}, the other way round {ba!r}.\n"
                 "Contributions arrive in no particular order."
             )
-        if not same(left, right):
+        if not equal_values(left, right):
             raise InvalidArgumentError(
                 f"The merge of {name} is not associative: for {a!r}, {b!r} and {c!r} it makes {left!r} or {right!r}.\n"
                 "Contributions are merged in groups of any size."
@@ -180,12 +180,12 @@ def _checked(function: Callable[[Any, Any], Any], type_: DeclaredType, name: str
     return Merge(f"custom:{getattr(function, '__name__', 'merge')}", type_, function)
 
 
-def same(a: Any, b: Any) -> bool:
-    """Whether two values are equal, floating-point numbers but for rounding."""
+def equal_values(a: Any, b: Any) -> bool:
+    """Return whether two values are equal, up to rounding of floating-point numbers."""
     if isinstance(a, float) and isinstance(b, float):
         return a == b or abs(a - b) <= 1e-9 * max(abs(a), abs(b))
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+        return a.keys() == b.keys() and all(equal_values(a[key], b[key]) for key in a)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(equal_values, a, b))
     return bool(a == b)

@@ -22,12 +22,12 @@ class Average(Merge):
         return pa.struct([("sum", pa.float64()), ("weight", pa.float64())])
 
     def lifted(self, name: str, *given: Any) -> Any:
-        """What was given, as a state."""
+        """Return the arguments as a state."""
         value, weight = as_floats(name, *given, *([1.0] if len(given) == 1 else []), count=2)
         return {"sum": value * weight, "weight": weight}
 
     def value(self, state: Any) -> Any:
-        """The value that a state stands for."""
+        """Return the value of a state."""
         return None if state is None or not state["weight"] else state["sum"] / state["weight"]
 
 
@@ -41,19 +41,19 @@ class Moments(Merge):
         return pa.struct([("n", pa.int64()), ("mean", pa.float64()), ("m2", pa.float64())])
 
     def lifted(self, name: str, *given: Any) -> Any:
-        """What was given, as a state."""
+        """Return the arguments as a state."""
         [value] = as_floats(name, *given, count=1)
         return {"n": 1, "mean": value, "m2": 0.0}
 
     def value(self, state: Any) -> Any:
-        """The value that a state stands for."""
+        """Return the value of a state."""
         if state is None:
             return None
         return {"n": state["n"], "mean": state["mean"], "variance": state["m2"] / state["n"]}
 
 
 def moments(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """Two states of :class:`Moments` as one."""
+    """Return two states of :class:`Moments` as one."""
     n, gap = a["n"] + b["n"], b["mean"] - a["mean"]
     mean = a["mean"] + gap * b["n"] / n
     return {"n": n, "mean": mean, "m2": a["m2"] + b["m2"] + gap * gap * a["n"] * b["n"] / n}
@@ -73,7 +73,7 @@ class Regression(Merge):
         return pa.struct([("xtx", pa.list_(pa.float64())), ("xty", pa.list_(pa.float64()))])
 
     def lifted(self, name: str, *given: Any) -> Any:
-        """What was given, as a state."""
+        """Return the arguments as a state."""
         if len(given) != 2 or not hasattr(given[0], "__iter__"):
             raise InvalidArgumentError(f"{name} is a regression: call add([x1, x2, …], y).")
         [target] = as_floats(name, given[1], count=1)
@@ -81,7 +81,7 @@ class Regression(Merge):
         return {"xtx": [a * b for a in row for b in row], "xty": [a * target for a in row]}
 
     def value(self, state: Any) -> Any:
-        """The value that a state stands for."""
+        """Return the value of a state."""
         import numpy as np
 
         if state is None:
@@ -105,11 +105,11 @@ class Sketch(Merge):
         return self.name == "hll"
 
     def lifted(self, name: str, *given: Any) -> Any:
-        """What was given, as a state."""
+        """Return the arguments as a state."""
         return self.finished(self.collected(None, name, *given))
 
     def collected(self, collected: Any, name: str, *given: Any) -> Any:
-        """A sketch, with one more item."""
+        """Return a sketch, with one more item."""
         sketches = datasketches()
         if len(given) != 1 or given[0] is None:
             raise InvalidArgumentError(f"{name} is a sketch: call add(x) with a number or, in HLL, a string.")
@@ -123,13 +123,13 @@ class Sketch(Merge):
         return collected
 
     def finished(self, collected: Any) -> Any:
-        """A sketch as bytes."""
+        """Return a sketch as bytes."""
         if collected is None:
             return None
         return bytes(collected.serialize_compact() if self._is_hll else collected.serialize())
 
     def value(self, state: Any) -> Any:
-        """The value that a state stands for."""
+        """Return the value of a state."""
         if state is None:
             return None
         if self._is_hll:
@@ -142,7 +142,7 @@ class Sketch(Merge):
 
 
 def hll(a: bytes, b: bytes) -> bytes:
-    """Two HyperLogLog sketches as one."""
+    """Return two HyperLogLog sketches as one."""
     sketches = datasketches()
     union = sketches.hll_union(LG_K)
     for data in (a, b):
@@ -151,7 +151,7 @@ def hll(a: bytes, b: bytes) -> bytes:
 
 
 def kll(a: bytes, b: bytes) -> bytes:
-    """Two KLL sketches as one."""
+    """Return two KLL sketches as one."""
     merged = _kll_sketch(a)
     merged.merge(_kll_sketch(b))
     return bytes(merged.serialize())
@@ -166,7 +166,7 @@ def _kll_sketch(data: bytes) -> Any:
 
 
 def datasketches() -> Any:
-    """The package of Apache DataSketches.
+    """Return the package of Apache DataSketches.
 
     Raises:
         MissingDependencyError: it is not installed.

@@ -11,7 +11,7 @@ from typing import Any
 
 from streamstate.errors import InvalidArgumentError, TransportError
 from streamstate.variables.transports.transport import number_in
-from streamstate.variables.version_bytes import Entry
+from streamstate.variables.version_bytes import VersionEntry
 from streamstate.variables.version_log import VersionLog
 
 
@@ -109,7 +109,7 @@ class Subscription:
             if self._name is not None:
                 self._log.transport.put(self._group, self._name, str(entry.number).encode())
 
-    def _change(self, entry: Entry) -> Change:
+    def _change(self, entry: VersionEntry) -> Change:
         value = self._log.value(entry.number)
         value = dict(value) if self._log.declaration.type.is_map and value is not None else value
         return Change(self._log.name, entry.number, value, entry.change, entry.kind, entry.by, entry.epoch, entry.at)

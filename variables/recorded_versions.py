@@ -23,14 +23,14 @@ from streamstate.snapshots.store.entries import TableEntry
 from streamstate.snapshots.store.layout import CAPTURED, Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.variables.declaration import Declaration
-from streamstate.variables.version_bytes import Entry
+from streamstate.variables.version_bytes import VersionEntry
 from streamstate.variables.version_log import VersionLog
 
 VALUE = "value"
 """The state table, and its column."""
 KEY = "key"
 _STATE = "state_"
-"""What the columns of a merge's state begin with, where that is not the value itself."""
+"""The prefix of columns with a merge's state, where that is not the value itself."""
 
 # How many versions stay in the transport after they were recorded: more than epochs are under way.
 _STAY = 128
@@ -40,12 +40,7 @@ _KEYFRAME_EVERY = 64
 
 
 class VersionRecorder:
-    """Writes a variable's versions to the store.
-
-    Args:
-        layout: the store.
-        log: the versions.
-    """
+    """Writes a variable's versions to the store."""
 
     def __init__(self, layout: Layout, log: VersionLog) -> None:
         self._layout = layout
@@ -59,7 +54,7 @@ class VersionRecorder:
         self._dropped = -1
 
     def recorded(self) -> int:
-        """The newest version in the store; −1 if it has none."""
+        """Return the newest version in the store; −1 if it has none."""
         self._manifest.refresh()
         newest = self._manifest.newest
         return -1 if newest is None else newest.epoch
@@ -71,17 +66,17 @@ class VersionRecorder:
             StoreError: they cannot be written; the transport keeps them.
             VariableError: the transport lost versions that the store lacks.
         """
-        stands, head = self.recorded(), self._log.head()
-        while stands < head:
-            upto = min(head, stands + _AT_ONCE)
-            self._write([self._log.entry(number) for number in range(stands + 1, upto + 1)])
-            stands = upto
+        newest, head = self.recorded(), self._log.head()
+        while newest < head:
+            upto = min(head, newest + _AT_ONCE)
+            self._write([self._log.entry(number) for number in range(newest + 1, upto + 1)])
+            newest = upto
         if head - _STAY > self._dropped + _STAY:
             self._dropped = head - _STAY
             self._log.drop(self._dropped)
-        return stands
+        return newest
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: Sequence[VersionEntry]) -> None:
         if not self._made:
             open_or_create(self._place, self._schema, f"streamstate: versions of {self._log.name}")
             self._made = True
@@ -109,16 +104,16 @@ class VersionRecorder:
             self._place,
             f"{application}/{VALUE}",
             last,
-            lambda stands: table.filter(pc.greater(table[EPOCH], stands)),
+            lambda written: table.filter(pc.greater(table[EPOCH], written)),
         )
         self._manifest.append(manifest, f"{application}/_epochs")
 
     def _due(self, since: int, live: int, changes: int) -> bool:
-        """Whether a version is written whole: reading any other must not have to go back far."""
+        """Return whether to write a version whole, so that reading others need not go back far."""
         return since >= _KEYFRAME_EVERY if not self._declaration.type.is_map else since * max(changes, 1) > 2 * live
 
-    def _rows(self, entry: Entry, before: TableEntry | None) -> list[dict[str, Any]]:
-        """The rows of a version: of a map, only of the entries that changed."""
+    def _rows(self, entry: VersionEntry, before: TableEntry | None) -> list[dict[str, Any]]:
+        """Return the rows of a version: of a map, only of the entries that changed."""
         marks = {EPOCH: entry.number, PARTITION: 0}
         if not self._declaration.type.is_map:
             return [marks | {CHANGE: PUT} | self._columns(self._log.state(entry.number))]
@@ -128,7 +123,7 @@ class VersionRecorder:
         put = [marks | {CHANGE: PUT, KEY: key, VALUE: value} for key, value in (changed or {}).items()]
         return put + [marks | {CHANGE: DELETE, KEY: key} for key in entry.removed]
 
-    def _keyframe(self, entry: Entry) -> list[dict[str, Any]]:
+    def _keyframe(self, entry: VersionEntry) -> list[dict[str, Any]]:
         marks = {EPOCH: entry.number, PARTITION: 0, CHANGE: KEYFRAME}
         state = self._log.state(entry.number)
         if not self._declaration.type.is_map:
@@ -140,7 +135,7 @@ class VersionRecorder:
 
 
 def value_row(declaration: Declaration, state: Any) -> dict[str, Any]:
-    """The columns of a variable that is no map: its value, and its merge's state if that is not the value."""
+    """Return the columns of a variable that is no map: its value, and its merge's state if that is not the value."""
     merging = declaration.merging
     value = merging.value(state)
     row = {VALUE: list(value) if declaration.type.is_set and value is not None else value}
@@ -148,7 +143,7 @@ def value_row(declaration: Declaration, state: Any) -> dict[str, Any]:
 
 
 def table_schema(declaration: Declaration) -> pa.Schema:
-    """The columns of a variable's table."""
+    """Return the columns of a variable's table."""
     marks = [(EPOCH, pa.int64()), (CHANGE, pa.string()), (PARTITION, pa.int32())]
     arrow = declaration.type.arrow
     if declaration.type.is_map:
@@ -161,7 +156,7 @@ def table_schema(declaration: Declaration) -> pa.Schema:
 
 
 def recorded_state(declaration: Declaration, number: int) -> Any:
-    """The state of a version, from the store.
+    """Return the state of a version, from the store.
 
     Raises:
         VariableError: the store does not have it.
@@ -187,7 +182,7 @@ def recorded_state(declaration: Declaration, number: int) -> Any:
     return rows[0].get(f"{_STATE}{VALUE}", rows[0][VALUE]) if rows else None
 
 
-def _manifest_entry(entry: Entry, table: TableEntry) -> ManifestEntry:
+def _manifest_entry(entry: VersionEntry, table: TableEntry) -> ManifestEntry:
     return ManifestEntry(
         entry.number,
         CAPTURED,

@@ -64,17 +64,17 @@ class SharedVariable:
 
     @property
     def declaration(self) -> Declaration:
-        """What was declared, for parts of streamstate that bind it."""
+        """The declaration, for parts of streamstate that bind it."""
         return self._declaration
 
     @property
     def transport(self) -> str:
-        """Where its versions are kept while queries run, for parts of streamstate that bind it."""
+        """The transport that keeps its versions while queries run, for parts of streamstate that bind it."""
         return self._transport
 
     @property
     def storage_options(self) -> Mapping[str, str] | None:
-        """What reaches its store, for parts of streamstate that read that."""
+        """Options for its store, for parts of streamstate that read it."""
         return self._options
 
     @property
@@ -89,7 +89,7 @@ class SharedVariable:
         return VersionLog(transport_at(self._transport), self._declaration, "", recorded)
 
     def get(self) -> Any:
-        """The value: in a notebook the newest, in an operator the one that its epoch is bound to.
+        """Return the value: in a notebook the newest, in an operator the one that its epoch is bound to.
 
         Do not change what it returns: a worker returns one object to all who ask. Of a map, an operator gets a view.
 
@@ -105,9 +105,9 @@ class SharedVariable:
         """
         at = self._here()
         if at is not None:
-            from streamstate.variables.in_tasks import read
+            from streamstate.variables.in_tasks import read_in_task
 
-            return read(self._declaration, at)
+            return read_in_task(self._declaration, at)
         head = self._head()
         self._seen = self.log.entry(head).sets
         value = self.log.value(head)
@@ -119,9 +119,9 @@ class SharedVariable:
         at = self._here()
         if at is None:
             return self._head()
-        from streamstate.variables.in_tasks import version_of
+        from streamstate.variables.in_tasks import version_in_epoch
 
-        return version_of(self._declaration, at).as_json()
+        return version_in_epoch(self._declaration, at).as_json()
 
     def set(self, *value: Any) -> int:
         """Set the value, for the next epoch that begins. Not in operators: they contribute with :meth:`add`.
@@ -147,13 +147,7 @@ class SharedVariable:
                 f"{self.name}.set() is for notebooks: which of many tasks would win?\nContribute with"
                 f" {self.name}.add(x), which merges."
             )
-        merging = self._declaration.merging
-        state = (
-            self._declaration.type.stored(value[0], self.name)
-            if len(value) == 1 and merging.state == self._declaration.type.arrow
-            else merging.lifted(self.name, *value)
-        )
-        return self._set(state)
+        return self._set(self._declaration.state_of(*value))
 
     def clear(self) -> int:
         """Set the variable to its first value, and return the new version."""
@@ -179,8 +173,8 @@ class SharedVariable:
     def add(self, *value: Any, operator: str | None = None) -> None:
         """Contribute to the value, in an operator; the epoch's contributions are merged once it is committed.
 
-        Each operator and partition of an epoch contributes once, however often Spark runs a task. Operators are told
-        apart by the function that calls this; two that call the same one need names.
+        Each operator and partition of an epoch contributes once, however often Spark runs a task. The function
+        that calls this identifies an operator; two that call the same one need names.
 
         Args:
             value: what to contribute: a value of the type; an item for ``append`` and ``union``; a value and a weight
@@ -203,7 +197,7 @@ class SharedVariable:
         collect(self._declaration, at, value, named, reported=self._ends_reported and at.attempt >= 0)
 
     def history(self) -> pd.DataFrame:
-        """All versions that the store keeps.
+        """Return all versions that the store keeps.
 
         Returns:
             One row per version, ascending. The columns are ``version``, ``value`` (not for maps: ask
@@ -253,7 +247,7 @@ class SharedVariable:
 
         Args:
             callback: called with a :class:`Change`.
-            name: keeps the position under a name, so that a later process goes on where this one ended; without a name
+            name: keeps the position under a name, for a later process to continue where this one ended; without a name
                 it begins with the next version.
             interval: seconds between two looks at the transport.
 
@@ -306,7 +300,7 @@ class SharedVariable:
 
 
 def _in_worker(declaration: Declaration, transport: str, end: object, key: DriverKey | None) -> SharedVariable:
-    """The variable that was sent to a worker; ``end`` stages its contributions when the task ends."""
+    """Return the variable that was sent to a worker; ``end`` stages its contributions when the task ends."""
     learn(key)
     return SharedVariable(declaration, transport, None, ends_reported=end is not None)
 

@@ -22,7 +22,7 @@ _HEAD, _BOUNDS = struct.Struct("<QHBx"), struct.Struct("<dd")
 
 
 def checked(data: bytes, *, is_hll: bool) -> bytes:
-    """The bytes of a sketch, if the library can read them safely.
+    """Return the bytes of a sketch, if the library can read them safely.
 
     Raises:
         VariableError: it cannot.
@@ -60,7 +60,7 @@ def _is_hll(data: bytes) -> bool:
 
 
 def _are_coupons(data: bytes, count: int) -> bool:
-    """Whether they are distinct items of a small sketch: the number of a register, and its value."""
+    """Return whether bytes are distinct items of a small sketch: the number of a register, and its value."""
     return len(data) == 4 * count and len({0, *struct.unpack(f"<{count}I", data)}) == count + 1
 
 
@@ -81,7 +81,7 @@ def _is_kll(data: bytes) -> bool:
 
 
 def _are_levels(data: bytes, n: int, levels: int) -> bool:
-    """Whether the items of each level are sorted and together stand for all that were added."""
+    """Return whether the items of each level are sorted and together account for all that were added."""
     starts = [*struct.unpack_from(f"<{levels}I", data), _capacity(levels)]
     sizes = [end - start for start, end in pairwise(starts)]
     if min(sizes) < 0 or sum(size << level for level, size in enumerate(sizes)) != n:
@@ -99,7 +99,7 @@ def _capacity(levels: int) -> int:
 
 
 def _items_at(depth: int) -> int:
-    """The items of a level so far below the top: two thirds of the next, rounded as the library does."""
+    """Return the items of a level so far below the top: two thirds of the next, rounded as the library does."""
     if depth <= 30:
         return _two_thirds(K, depth)
     return _two_thirds(_two_thirds(K, depth // 2), depth - depth // 2)

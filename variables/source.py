@@ -45,7 +45,7 @@ def declared_option(declarations: Sequence[Declaration]) -> str:
 
 
 def declared_in(option: str) -> list[Declaration]:
-    """The declarations in the text of an option."""
+    """Return the declarations in the text of an option."""
     found: list[Declaration] = pickle.loads(base64.b64decode(option))  # noqa: S301 (the driver has made it)
     return found
 
@@ -55,11 +55,11 @@ class SharedSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the source in Spark."""
+        """Return the name of the source in Spark."""
         return FORMAT
 
     def streamReader(self, schema: StructType) -> SharedReader:  # noqa: N802 (Spark's)
-        """What binds epochs to versions."""
+        """Return the reader that binds epochs to versions."""
         declarations = declared_in(self.options[DECLARED])
         options = {name: self.options[name] for name in (CHECKPOINT, BRANCHES, PARENT, TRANSPORT, SERVED)}
         return SharedReader(declarations, options)
@@ -76,11 +76,11 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: versions that come meanwhile count too."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """What a new query is bound to: the newest versions."""
+        """Bind a new query to the newest versions."""
         return self._bound({}, -1).offset()
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: N802
-        """What the next epoch is bound to."""
+        """Bind the next epoch."""
         served = self._options[SERVED]
         committed = newest_committed(served, self._options[CHECKPOINT])
         return self._bound(Binding.of_offset(start).versions, committed).offset()
@@ -92,7 +92,7 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Binding(versions, self._options[TRANSPORT], self._declarations[0].store)
 
     def _version(self, declaration: Declaration, start: Version | None, committed: int) -> Version | None:
-        """Which version of a variable comes next; None if the variable is only contributed to."""
+        """Return the next version of a variable; None if the variable is only contributed to."""
         due = (committed + 1) % declaration.every == 0 or start is None
         branch = json.loads(self._options[BRANCHES])[declaration.name]
         log = log_of(declaration, self._options[TRANSPORT], branch)
@@ -114,11 +114,11 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Version(head, branch)
 
     def _of_the_original(self, log: VersionLog, committed: int, start: Version | None) -> Version | None:
-        """What a fork's first own epoch is bound to: what the original's next one was, or else the newest version."""
+        """Return the version for a fork's first own epoch: that of the original's next epoch, or the newest."""
         epoch, _, path = self._options[PARENT].partition("/")
         if start is None or not path or int(epoch) != committed:
             return start
-        text = offsets_of(self._options[SERVED], path, committed + 1)
+        text = offset_log(self._options[SERVED], path, committed + 1)
         if text is None:
             return Version(log_of(log.declaration, self._options[TRANSPORT], start.branch).head(), start.branch)
         binding = binding_in_log(text)
@@ -161,15 +161,15 @@ def begin_branch(log: VersionLog, start: Version | None) -> None:
 
 
 def _origin(log: VersionLog, start: Version | None) -> tuple[int, Any]:
-    """The number and the state of the version of another branch that a fork is bound to, or of the newest."""
+    """Return the number and the state of the version of another branch that a fork is bound to, or of the newest."""
     origin = log_of(log.declaration, log.transport.address, start.branch if start is not None else "")
     number = start.number if start is not None and start.number is not None else origin.head()
     state = origin.state(number)
     return number, dict(state) if isinstance(state, dict) else state
 
 
-def offsets_of(served: str, checkpoint: str, epoch: int) -> str | None:
-    """An epoch's offset log; None if there is none."""
+def offset_log(served: str, checkpoint: str, epoch: int) -> str | None:
+    """Return an epoch's offset log; None if there is none."""
     if served:
         data = transport_at(served).get(BINDINGS, f"{epoch}/{checkpoint}")
     else:
@@ -178,7 +178,7 @@ def offsets_of(served: str, checkpoint: str, epoch: int) -> str | None:
 
 
 def newest_committed(served: str, checkpoint: str) -> int:
-    """The newest epoch that a checkpoint has committed; −1 if there is none."""
+    """Return the newest epoch that a checkpoint has committed; −1 if there is none."""
     if served:
         return int((transport_at(served).get(BINDINGS, f"committed/{checkpoint}") or b"-1").decode())
     return max(CheckpointFiles(checkpoint).committed(), default=-1)

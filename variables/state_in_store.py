@@ -9,7 +9,7 @@ from streamstate.variables.declaration import Declaration
 
 
 def state_in_store(declaration: Declaration) -> Callable[[int], Any]:
-    """A function that reads a version's state from the store; what reads Delta tables is loaded when it is called."""
+    """Return a function that reads a version's state from the store; it imports Delta when called."""
 
     def state(number: int) -> Any:
         from streamstate.variables.recorded_versions import recorded_state

@@ -41,7 +41,7 @@ _HEADER: dict[str, type | types.UnionType] = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class VersionEntry:
     """A version, as its log has it.
 
     Attributes:
@@ -73,22 +73,14 @@ class Entry:
     removed: tuple[Any, ...] = ()
 
 
-def encoded(entry: Entry, declaration: Declaration) -> bytes:
-    """A version as bytes.
+def encoded_version(entry: VersionEntry, declaration: Declaration) -> bytes:
+    """Return a version as bytes.
 
     Raises:
         InvalidArgumentError: they are too many.
     """
-    header = {
-        "kind": entry.kind,
-        "by": entry.by,
-        "at": entry.at.isoformat(),
-        "sets": entry.sets,
-        "merged": dict(entry.merged),
-        "epoch": entry.epoch,
-        "contributions": entry.contributions,
-        "whole": entry.whole,
-    }
+    header = {name: getattr(entry, name) for name in _HEADER}
+    header |= {"at": entry.at.isoformat(), "merged": dict(entry.merged)}
     schema = _version_schema(declaration)
     columns = [
         _column(entry.state if entry.whole else None, schema.field("state").type),
@@ -96,7 +88,7 @@ def encoded(entry: Entry, declaration: Declaration) -> bytes:
         pa.array([list(entry.removed)], schema.field("removed").type),
     ]
     described = schema.with_metadata({_META: json.dumps(header).encode()})
-    return limited(_ipc(pa.record_batch(columns, schema=described)), declaration.name)
+    return within_limit(_ipc(pa.record_batch(columns, schema=described)), declaration.name)
 
 
 def _version_schema(declaration: Declaration) -> pa.Schema:
@@ -105,8 +97,8 @@ def _version_schema(declaration: Declaration) -> pa.Schema:
     return pa.schema([("state", state), ("change", state), ("removed", pa.list_(key))])
 
 
-def decoded(number: int, data: bytes, declaration: Declaration, *, with_state: bool, what: str) -> Entry:
-    """A version from bytes; without its state if only what changed is needed.
+def decoded_version(number: int, data: bytes, declaration: Declaration, *, with_state: bool, what: str) -> VersionEntry:
+    """Return a version from bytes; without its state if only what changed is needed.
 
     Raises:
         VariableError: they are damaged; ``what`` says which version it is.
@@ -115,7 +107,7 @@ def decoded(number: int, data: bytes, declaration: Declaration, *, with_state: b
         metadata, batch = _row(data, _version_schema(declaration))
         state = _value(batch.column(0)) if with_state else None
         change, removed = _value(batch.column(1)), _value(batch.column(2))
-        return Entry(number, **_header(metadata), state=state, change=change, removed=tuple(removed or ()))
+        return VersionEntry(number, **_header(metadata), state=state, change=change, removed=tuple(removed or ()))
     except _UNREADABLE as error:
         raise VariableError(
             f"{what} is damaged: {error}\n"
@@ -124,14 +116,14 @@ def decoded(number: int, data: bytes, declaration: Declaration, *, with_state: b
 
 
 def encoded_contribution(state: Any, declaration: Declaration) -> bytes:
-    """What a task contributes, as bytes."""
+    """Return a task's contribution as bytes."""
     state_type = declaration.merging.state
     schema = pa.schema([("state", state_type)])
-    return limited(_ipc(pa.record_batch([_column(state, state_type)], schema=schema)), declaration.name)
+    return within_limit(_ipc(pa.record_batch([_column(state, state_type)], schema=schema)), declaration.name)
 
 
 def decoded_contribution(data: bytes, declaration: Declaration) -> Any:
-    """What a task contributed, from bytes."""
+    """Return a task's contribution from bytes."""
     try:
         _, batch = _row(data, pa.schema([("state", declaration.merging.state)]))
         return _value(batch.column(0))
@@ -139,8 +131,8 @@ def decoded_contribution(data: bytes, declaration: Declaration) -> Any:
         raise VariableError(f"A contribution to {declaration.name} is damaged: {error}") from error
 
 
-def limited(data: bytes, name: str) -> bytes:
-    """The bytes, if they are not too many for one version.
+def within_limit(data: bytes, name: str) -> bytes:
+    """Return the bytes, if they are not too many for one version.
 
     Raises:
         InvalidArgumentError: they are.
@@ -172,7 +164,7 @@ def _ipc(batch: pa.RecordBatch) -> bytes:
 
 
 def _row(data: bytes, schema: pa.Schema) -> tuple[Mapping[bytes, bytes], pa.RecordBatch]:
-    """The metadata and the one row of bytes that have the columns of a schema."""
+    """Return the metadata and the one row of bytes that have the columns of a schema."""
     mark, length, digest = _SEAL.unpack_from(data) if len(data) >= _SEAL.size else (b"", 0, b"")
     if mark != _MARK:
         raise ValueError("it does not begin as a version does; another release of streamstate may have written it")
@@ -194,7 +186,7 @@ def _row(data: bytes, schema: pa.Schema) -> tuple[Mapping[bytes, bytes], pa.Reco
 
 
 def _is_compressed(message: bytes) -> bool:
-    """Whether the message of a batch of rows has a ``compression``: FlatBuffers, in Arrow's ``Message.fbs``."""
+    """Return whether a message of a batch has a ``compression``: FlatBuffers, in Arrow's ``Message.fbs``."""
     batch = _field(message, _u32(message, 0), 2)
     if batch is None:
         raise ValueError("it has no rows")
@@ -202,7 +194,7 @@ def _is_compressed(message: bytes) -> bool:
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
-    """Where a field of a FlatBuffers table is; None if the table does not have it."""
+    """Return the position of a field of a FlatBuffers table; None if the table lacks it."""
     (back,) = struct.unpack_from("<i", data, table)
     fields = table - back
     size, at = struct.unpack_from("<H", data, fields)[0], 4 + 2 * number
@@ -216,7 +208,7 @@ def _u32(data: bytes, at: int) -> int:
 
 
 def _header(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """What is known of a version besides its state."""
+    """Return the facts on a version besides its state."""
     header: dict[str, Any] = json.loads(metadata[_META])
     for name, kind in _HEADER.items():
         if not isinstance(header[name], kind):

@@ -14,13 +14,12 @@ from typing import Any
 from urllib.parse import quote
 
 from streamstate.errors import VariableError
-from streamstate.snapshots.checkpoint.bindings import Version
 from streamstate.variables.declaration import Declaration
-from streamstate.variables.transports.transport import Transport, numbers
-from streamstate.variables.version_bytes import Entry, decoded, encoded
+from streamstate.variables.transports.transport import Transport, numbers_among
+from streamstate.variables.version_bytes import VersionEntry, decoded_version, encoded_version
 
 INIT, SET, MERGE = "init", "set", "merge"
-"""How a version came about."""
+"""The origin of a version."""
 
 _WIDTH = 10  # digits of a version's name
 # A map is written whole as often as that, or when most of it has changed.
@@ -57,15 +56,15 @@ class VersionLog:
         return self.declaration.name
 
     def numbers(self) -> list[int]:
-        """The numbers of the versions in the transport, ascending."""
-        return sorted(numbers(self.transport.names(self.group), width=_WIDTH))
+        """Return the numbers of the versions in the transport, ascending."""
+        return sorted(numbers_among(self.transport.names(self.group), width=_WIDTH))
 
     def head(self) -> int:
-        """The newest version's number; −1 if there is none."""
+        """Return the newest version's number; −1 if there is none."""
         return max(self.numbers(), default=-1)
 
-    def entry(self, number: int) -> Entry:
-        """A version.
+    def entry(self, number: int) -> VersionEntry:
+        """Return a version.
 
         Raises:
             VariableError: the transport does not have it.
@@ -77,26 +76,28 @@ class VersionLog:
         return found
 
     def gone(self, number: int) -> VariableError:
-        """The error for a version that is neither in the transport nor in the store."""
+        """Return the error for a version that is neither in the transport nor in the store."""
         return VariableError(
             f"Version {number} of {self.name} is gone: neither {self.transport.address} nor the store has it.\n"
             "Was the transport emptied, or the store copied without it? Nothing was read in its place."
         )
 
-    def _found(self, number: int, *, with_state: bool = True) -> Entry | None:
+    def _found(self, number: int, *, with_state: bool = True) -> VersionEntry | None:
         data = self.transport.get(self.group, _spelled(number))
         what = f"Version {number} of {self.name} in {self.transport.address}"
-        return None if data is None else decoded(number, data, self.declaration, with_state=with_state, what=what)
+        return (
+            None if data is None else decoded_version(number, data, self.declaration, with_state=with_state, what=what)
+        )
 
     def state(self, number: int) -> Any:
-        """The state at a version, which others may hold too and nobody changes.
+        """Return the state at a version, which others may hold too and nobody changes.
 
         Raises:
             VariableError, TransportError: as :meth:`entry`.
         """
         known, is_map = self._known, self.declaration.type.is_map
         near = known is not None and (number == known[0] or (is_map and 0 < number - known[0] <= _WHOLE_EVERY))
-        later: list[Entry] = []
+        later: list[VersionEntry] = []
         state: Any = known[1] if near and known is not None else None
         for at in range(number, known[0] if near and known is not None else -1, -1):
             entry = self._found(at, with_state=not near)
@@ -123,7 +124,7 @@ class VersionLog:
         return self.recorded(number)
 
     def value(self, number: int) -> Any:
-        """The value at a version; of a map, a view that cannot be changed, which is empty if nothing was set."""
+        """Return the value at a version; of a map, a view that cannot be changed, which is empty if nothing was set."""
         try:
             found = self.declaration.merging.value(self.state(number))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -132,22 +133,19 @@ class VersionLog:
 
     def begin(self, state: Any, *, number: int = 0, kind: str = INIT, by: str = "", sets: int = 0) -> None:
         """Publish a log's first version, unless there is one of the number."""
-        entry = Entry(number, kind, by, datetime.now(UTC), sets, state=state)
-        self.transport.add(self.group, _spelled(number), encoded(entry, self.declaration))
+        entry = VersionEntry(number, kind, by, datetime.now(UTC), sets, state=state)
+        self.transport.add(self.group, _spelled(number), encoded_version(entry, self.declaration))
 
-    def set(self, state: Any, by: str, expected: int | None) -> Entry:
+    def set(self, state: Any, by: str, expected: int | None) -> VersionEntry:
         """Publish a state that replaces all before.
 
-        Args:
-            state: the state.
-            by: who sets it.
-            expected: how many versions were set so far, as far as the caller knows; None: it does not matter.
+        ``expected`` is the number of versions that the caller knows were set so far; None: it does not matter.
 
         Raises:
             Overtaken: another has set the variable since; nothing was published.
         """
 
-        def made(newest: Entry, before: Any) -> Entry:
+        def made(newest: VersionEntry, before: Any) -> VersionEntry:
             if expected is not None and newest.sets != expected:
                 raise Overtaken
             changed, removed = _changes(before, state) if self.declaration.type.is_map else (None, ())
@@ -159,10 +157,10 @@ class VersionLog:
         assert entry is not None
         return entry
 
-    def merge(self, query: str, epoch: int, contribution: Any, contributions: int) -> Entry | None:
+    def merge(self, query: str, epoch: int, contribution: Any, contributions: int) -> VersionEntry | None:
         """Publish what an epoch contributed, merged into the newest state; None if a version has it already."""
 
-        def made(newest: Entry, before: Any) -> Entry | None:
+        def made(newest: VersionEntry, before: Any) -> VersionEntry | None:
             if newest.merged.get(query, -1) >= epoch:
                 return None
             state = self.declaration.merging.merged(before, contribution)
@@ -180,15 +178,15 @@ class VersionLog:
 
         return self._published(made)
 
-    def _next(self, newest: Entry, **made: Any) -> Entry:
-        """The version after the newest; of a map, whole only now and then."""
-        entry = replace(Entry(newest.number + 1, "", "", datetime.now(UTC), newest.sets, newest.merged), **made)
+    def _next(self, newest: VersionEntry, **made: Any) -> VersionEntry:
+        """Return the version after the newest; of a map, whole only now and then."""
+        entry = replace(VersionEntry(newest.number + 1, "", "", datetime.now(UTC), newest.sets, newest.merged), **made)
         if not self.declaration.type.is_map or not entry.number % _WHOLE_EVERY or entry.change is None:
             return entry
         small = len(entry.change) + len(entry.removed) < len(entry.state or ()) // 2
         return replace(entry, whole=not small)
 
-    def _published(self, made: Callable[[Entry, Any], Entry | None]) -> Entry | None:
+    def _published(self, made: Callable[[VersionEntry, Any], VersionEntry | None]) -> VersionEntry | None:
         while True:
             head = self.head()
             if head < 0:
@@ -197,7 +195,7 @@ class VersionLog:
             entry = made(newest, before)
             if entry is None:
                 return None
-            if self.transport.add(self.group, _spelled(entry.number), encoded(entry, self.declaration)):
+            if self.transport.add(self.group, _spelled(entry.number), encoded_version(entry, self.declaration)):
                 self._known = entry.number, entry.state
                 return entry
 
@@ -213,7 +211,7 @@ class Overtaken(Exception):  # noqa: N818 (it never leaves this room)
 
 
 def _changes(before: dict[Any, Any] | None, after: dict[Any, Any] | None) -> tuple[dict[Any, Any], tuple[Any, ...]]:
-    """The entries of a map that are new or changed, and the keys that are gone."""
+    """Return the entries of a map that are new or changed, and the keys that are gone."""
     old, new = before or {}, after or {}
     changed = {key: value for key, value in new.items() if key not in old or old[key] != value}
     return changed, tuple(key for key in old if key not in new)
@@ -221,8 +219,3 @@ def _changes(before: dict[Any, Any] | None, after: dict[Any, Any] | None) -> tup
 
 def _spelled(number: int) -> str:
     return f"{number:0{_WIDTH}}"
-
-
-def as_version(log: VersionLog, number: int) -> Version:
-    """A version of a log as bindings name it."""
-    return Version(number, log.branch)

@@ -24,12 +24,6 @@ class VersionPump:
     """Records a query's variables twice a second, and once more when the query has ended.
 
     Then it also merges what the last epoch contributed, which no later epoch did.
-
-    Args:
-        variables: the variables.
-        checkpoint: the query's.
-        spark: its session.
-        goes_on: says whether the query still runs.
     """
 
     def __init__(
@@ -45,7 +39,7 @@ class VersionPump:
         self._goes_on = goes_on
         self._ended = threading.Event()
         self.error: str | None = None
-        """Why the last attempt failed, in one line; it is repeated."""
+        """The error of the last attempt in one line; the attempt is repeated."""
         name = f"streamstate-versions-{'-'.join(variable.name for variable in variables)[:50]}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

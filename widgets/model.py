@@ -180,7 +180,7 @@ class ViewModel(ABC, Generic[S]):
 
     def key_given(self, table: str | None, key: Mapping[str, Any]) -> Mapping[str, Any]:
         """A key of a table, or of any, as its columns have it; as it is given if it is none of its keys."""
-        from streamstate.state_inspect.table_key import TableKey  # loads pandas, which is slow
+        from streamstate.state_inspect.keys.table_key import TableKey  # loads pandas, which is slow
 
         history: History | None = getattr(self, "history", None)
         if history is None:

@@ -100,7 +100,7 @@ PAGES = {
             f"{_CORE}.variables.notifications.Subscription",
         ),
     ),
-    "branches": Page("Branches", "A query and its forks, epoch by epoch.", ("Comparison", "Divergence")),
+    "branches": Page("Branches", "A query and its forks, epoch by epoch.", ("Comparison", "BranchDivergence")),
     "determinism": Page(
         "Determinism",
         "Check whether a query is deterministic, and find out what makes it differ.",
@@ -137,7 +137,7 @@ PAGES = {
     "conditions": Page(
         "Conditions and stale keys",
         "Get notified when a condition becomes true, and find stale keys.",
-        ("Watch", "WatchEvent", "Untouched"),
+        ("Watch", "WatchEvent", "StaleKeys"),
     ),
     "sql": Page("SQL results", "What ``Store.sql`` returns.", ("Result",)),
     "cuts": Page("Cuts", "Snapshots of several queries that reflect the same input.", ("cut", "Cut")),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streamstate.snapshots.capture.follow import Capture
     from streamstate.snapshots.capture.plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
-    from streamstate.state_inspect.recorded_query import RecordedQuery
+    from streamstate.state_inspect.captured_query import CapturedQuery
     from streamstate.variables.version_pump import VersionPump
 
 _POLL_SECONDS = 0.2
@@ -270,7 +270,7 @@ class Running:
         return None
 
     @cached_property
-    def _recorded(self) -> RecordedQuery:
+    def _recorded(self) -> CapturedQuery:
         from streamstate.state_inspect import open_store  # loads the engines that read state
 
         layout = self.capture.layout

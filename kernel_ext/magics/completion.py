@@ -137,7 +137,7 @@ def _values(argument: Argument, line: _Line, fragment: str, names: CompletionVal
         name = _NAME.search(fragment)
         begun = name[0] if name else ""
         return begun, _matching(begun, names.columns(_relation(line))) if fragment else []
-    from streamstate.state_inspect.key_text import magic_word  # loads the engine for reading
+    from streamstate.state_inspect.keys.key_text import magic_word  # loads the engine for reading
 
     begun = fragment.lstrip("\"'")
     found = _matching(begun, _named(argument, line, begun, names))

@@ -20,7 +20,7 @@ from streamstate.snapshots.checkpoint.operators import EPOCH
 if TYPE_CHECKING:
     from streamstate.magics.notebook_context import NotebookContext
     from streamstate.state_inspect import History, Store
-    from streamstate.state_inspect.recorded_query import ChangeLog
+    from streamstate.state_inspect.captured_query import ChangeLog
     from streamstate.state_inspect.results.results import ShownColumns
 
 EPOCHS = 100
@@ -188,7 +188,7 @@ def _key_values(history: History, table: str, column: str, begun: str) -> list[s
 
 def _beginning(values: Iterable[pa.Array], begun: str) -> set[str]:
     """Some texts of values that begin with a text; a window is written by its start."""
-    from streamstate.state_inspect.key_text import is_window, spelled
+    from streamstate.state_inspect.keys.key_text import is_window, spelled
     from streamstate.state_inspect.rows import python_values
 
     found: set[str] = set()

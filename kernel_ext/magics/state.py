@@ -186,7 +186,7 @@ def _of_key(args: argparse.Namespace, history: History, state: StateTable) -> An
     given = args.key or []
     if args.why is None:
         return ShownFrame.of(history.key_history(state.name, key=state.table_key.read(given, whole=False)))
-    from streamstate.state_inspect.keys import row_number_column
+    from streamstate.state_inspect.keys.key_rows import row_number_column
 
     number = row_number_column(state.name, state.key_columns)
     return history.why(args.why, table=state.name, key=state.table_key.read(given, without=number))
@@ -216,7 +216,7 @@ def _late_over_epochs(notebook: NotebookContext, args: argparse.Namespace, histo
 
     epochs = None if args.late is True else args.late
     with notebook.working(stays="nothing was changed. Name fewer epochs, such as --late 40..49.") as progress:
-        rows = history.late_rows(epochs, table, progress=progress.of())
+        rows = history.late_counts(epochs, table, progress=progress.of())
         progress.line = f"Read the input of {amount(len(rows), 'epoch')} again."
     return rows if args.output else widgets.LateRowsView(rows, query=history.name)
 
@@ -237,7 +237,7 @@ def _view(notebook: NotebookContext, args: argparse.Namespace, history: History,
 
 
 def _one_key(state: StateTable, given: list[str]) -> dict[str, Any] | None:
-    from streamstate.state_inspect.key_text import in_magic
+    from streamstate.state_inspect.keys.key_text import in_magic
 
     row = state.lookup(key=state.table_key.read(given))
     if row is None:

@@ -13,7 +13,7 @@ from streamstate.replay.state_writing.state_values import fitted
 from streamstate.replay.state_writing.store_rows import TIME, TTL
 from streamstate.snapshots.checkpoint.operators import POSITION, Shape
 from streamstate.snapshots.store.canonical_rows import column_named
-from streamstate.state_inspect.inputs.inputs import kept_with, rows_of
+from streamstate.state_inspect.inputs.inputs import batch_rows, kept_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ def fitted_rows(frame: DataFrame, table: TargetTable, session: SparkSession) -> 
         for column, kind in table.types.items()
     ]
     chosen = frame.select(*columns)
-    return kept_with(rows_of(session, chosen._jdf.queryExecution().analyzed()), frame)
+    return kept_with(batch_rows(session, chosen._jdf.queryExecution().analyzed()), frame)
 
 
 def check_distinct(frame: DataFrame, table: TargetTable) -> None:

@@ -35,7 +35,7 @@ from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_reader import no_state
 from streamstate.state_inspect import Comparison, History
-from streamstate.state_inspect.branches.comparison import Divergence as BranchDivergence
+from streamstate.state_inspect.branches.comparison import BranchDivergence
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
 from streamstate.state_inspect.suspects.python_suspects import suspects_in
 from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind

@@ -14,12 +14,12 @@ from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownCol
 from streamstate.replay.stepping.step_report import StepReport
 from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect import History
-from streamstate.state_inspect.conditions import Condition
-from streamstate.state_inspect.key_text import arguments
-from streamstate.state_inspect.keys import key_condition
+from streamstate.state_inspect.conditions.condition import Condition
+from streamstate.state_inspect.keys.key_rows import key_condition
+from streamstate.state_inspect.keys.key_text import arguments
+from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.sql.parse_tree import first_error
-from streamstate.state_inspect.table_key import TableKey
 
 ERROR = "error"
 """The breakpoint for an error in the query's own code."""

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from streamstate.errors import ForkError, NotACheckpointError, QueryError, choices
 from streamstate.replay.forks import forked_from
 from streamstate.replay.repartition import repartition
-from streamstate.replay.stepping.bound_step import BoundStep
 from streamstate.replay.stepping.fork_folder import ForkFolder, stepping
 from streamstate.replay.stepping.next_epoch import NextEpoch, next_epoch
 from streamstate.replay.stepping.query_sources import (
@@ -30,6 +29,7 @@ from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.variables.bound_step import BoundStep
 
 Watermark: TypeAlias = Literal["own", "original"]
 """The watermark that an epoch runs with: computed by the fork's own epochs, or the original's."""
@@ -242,8 +242,7 @@ class ForkRunner:
 
     def _run(self, frame: DataFrame, upcoming: NextEpoch) -> tuple[BatchProgress | None, Any]:
         self.sink.claim(self.folder)
-        upcoming = self._bound.rebound(upcoming)
-        self.folder.write(upcoming.texts)
+        self.folder.write(self._bound.rebound(upcoming.texts, upcoming.number))
         version = self.fork.format_version(self.epoch) if self.epoch >= 0 else self._first_format
         conf = {_FORMAT: version, **self.conf}
         with self._bound.run(frame):

@@ -1,4 +1,4 @@
-"""Advice on a query: what of its state will only grow, what holds its watermark, and what it has yet to return."""
+"""Advice on a query: state that only grows, a stuck watermark, and rows not returned yet."""
 
 from __future__ import annotations
 

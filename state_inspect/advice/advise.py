@@ -31,25 +31,22 @@ from streamstate.state_inspect.advice.stall_advice import (
     stall_advice,
 )
 from streamstate.state_inspect.advice.waiting import waiting_advice
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 
 _UNREADABLE = (StreamStateError, ValueError, OSError)
 """Errors of a damaged checkpoint: captured epochs are advised on without it."""
 
 
-def advice_on(query: RecordedQuery, reads: Reads, *, only_store: bool = False) -> list[Advice]:
+def advice_on(query: CapturedQuery, reads: Reads, *, only_store: bool = False) -> list[Advice]:
     """Return what there is to know about a query, as :meth:`streamstate.History.advise`.
 
-    Args:
-        query: the query.
-        reads: tells which state tables may be read, to count rows and to find event times.
-        only_store: whether to leave the query's checkpoint aside.
+    ``reads`` says which state tables may be read; ``only_store`` leaves the query's checkpoint aside.
     """
     newest = query.entries().newest
     return [] if newest is None else _Advisor(query, newest.epoch, reads, only_store=only_store).advice()
 
 
-def quick_advice(query: RecordedQuery, *, only_store: bool = False) -> list[Advice]:
+def quick_advice(query: CapturedQuery, *, only_store: bool = False) -> list[Advice]:
     """Return the advice for which only state tables have to be read that are soon read."""
     return advice_on(query, lambda table: query.is_soon_read(table, -1), only_store=only_store)
 
@@ -57,7 +54,7 @@ def quick_advice(query: RecordedQuery, *, only_store: bool = False) -> list[Advi
 class _Advisor:
     """Finds advice on a query with a captured epoch."""
 
-    def __init__(self, query: RecordedQuery, newest: int, reads: Reads, *, only_store: bool) -> None:
+    def __init__(self, query: CapturedQuery, newest: int, reads: Reads, *, only_store: bool) -> None:
         self._query = query
         self._newest = newest
         self._reads = reads
@@ -104,14 +101,14 @@ class _Advisor:
         yield from kept_by_user_code(self._query)
 
     def _policy(self) -> str:
-        """The policy for several watermarks: the one that the checkpoint is pinned to or, without one, the plan's."""
+        """Return the policy for several watermarks: the checkpoint's or, without one, the plan's."""
         recorded = MIN if self._plan is None else self._plan.watermark_policy
         with suppress(*_UNREADABLE):
             return pinned_policy(self._checkpoint) or recorded
         return recorded
 
     def _ahead(self, stall: Stall) -> bool | None:
-        """True if the state has events that would have moved the watermark, had it been theirs; None if not known."""
+        """Return whether the state has events later than the watermark and its delay; None if not known."""
         if self._plan is None or not self._plan.event_times:
             return None
         newest: list[datetime] = []
@@ -125,8 +122,8 @@ class _Advisor:
         return max(newest) - timedelta(milliseconds=delay) > stall.newest.watermark
 
 
-def _local_checkpoint(query: RecordedQuery) -> CheckpointFiles | None:
-    """The query's checkpoint, if it is on this disk and still the one that was captured."""
+def _local_checkpoint(query: CapturedQuery) -> CheckpointFiles | None:
+    """Return the query's checkpoint, if it is on this disk and still the one that was captured."""
     branch = required_query(query.layout, query.name)
     with suppress(*_UNREADABLE):
         if branch.checkpoint and local_path(branch.checkpoint) is not None:

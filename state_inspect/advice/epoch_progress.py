@@ -13,6 +13,7 @@ from streamstate.snapshots.checkpoint.bindings import FORMAT
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.source_progress import by_source
 from streamstate.snapshots.store.entries import Entries
+from streamstate.state_inspect.unix_time import begun
 
 MOST = 500
 """The newest epochs that are looked at."""
@@ -35,7 +36,7 @@ class EpochProgress:
         return {str(source): offset for source, offset in known.items() if FORMAT not in str(offset)}
 
     def read_more_than(self, before: EpochProgress | None) -> bool:
-        """True if the epoch read anything that the one before had not read."""
+        """Return True if the epoch read anything that the one before had not read."""
         if before is None or self.offsets is None or before.offsets is None:
             return self.offsets is not None
         if FORMAT in self.offsets:
@@ -59,8 +60,8 @@ def progress_in_store(entries: Entries) -> list[EpochProgress]:
         strict=True,
     )
     return [
-        EpochProgress(epoch, _known(own or later or begun), read)
-        for epoch, captured, own, later, begun, read in columns
+        EpochProgress(epoch, begun(own or later or first), read)
+        for epoch, captured, own, later, first, read in columns
         if captured
     ]
 
@@ -70,11 +71,6 @@ def progress_in_checkpoint(checkpoint: CheckpointFiles, epochs: Iterable[int]) -
     found = []
     for epoch in epochs:
         if (planned := checkpoint.planned(epoch)) is not None:
-            watermark = _known(checkpoint.next_watermark_at(epoch) or planned.watermark)
+            watermark = begun(checkpoint.next_watermark_at(epoch) or planned.watermark)
             found.append(EpochProgress(epoch, watermark, json.dumps(planned.sources)))
     return found
-
-
-def _known(watermark: datetime | None) -> datetime | None:
-    """The watermark; None if it is the one of 1970 with which Spark begins."""
-    return watermark if watermark is not None and watermark.timestamp() > 0 else None

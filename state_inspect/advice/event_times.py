@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from streamstate.snapshots.store.duckdb_sql import database_errors, quoted
 from streamstate.snapshots.store.query_plans.query_plan import Expression, TablePlan
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.results.duckdb_expressions import UntranslatableError, in_duckdb
 from streamstate.state_inspect.temporal_index.interval_table import held_at
-
-_EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+from streamstate.state_inspect.unix_time import from_microseconds, microseconds
 
 
 @dataclass(frozen=True)
@@ -30,17 +28,11 @@ class TimedRows:
 
 
 def timed_rows(
-    query: RecordedQuery, table: str, plan: TablePlan, epoch: int, passed: datetime | None, *, unmatched: bool = False
+    query: CapturedQuery, table: str, plan: TablePlan, epoch: int, passed: datetime | None, *, unmatched: bool = False
 ) -> TimedRows | None:
     """Return the rows of a state table that the watermark has to pass for Spark to remove them.
 
-    Args:
-        query: the query.
-        table: the state table.
-        plan: its plan, with the time of a row.
-        epoch: the epoch.
-        passed: the watermark that has passed the other rows; None: there is none.
-        unmatched: only rows of a side of a join that have found no partner.
+    ``passed`` is the watermark that has passed the other rows; ``unmatched`` leaves out rows of a join with a partner.
 
     Returns:
         None if the times cannot be computed here.
@@ -54,7 +46,7 @@ def timed_rows(
     except UntranslatableError:
         return None
     held = query.interval_table(table, epoch, epoch)
-    bound = -1 if passed is None else round(passed.timestamp() * 1_000_000) - plan.behind
+    bound = -1 if passed is None else microseconds(passed) - plan.behind
     where = [held_at(epoch), f"{time} > {bound}", *(["NOT matched"] if unmatched else [])]
     facts = f"count(*) AS n, count(DISTINCT {time}) AS times, min({time}) AS first, max({begin}) AS newest"
     try:
@@ -62,16 +54,17 @@ def timed_rows(
     except database_errors():  # the record of the plan says something else than the state
         return None
     [found] = counted.to_pylist()
-    return TimedRows(found["n"], found["times"], _time(found["first"]), _time(found["newest"]))
+    first, newest = (None if found[name] is None else from_microseconds(found[name]) for name in ("first", "newest"))
+    return TimedRows(found["n"], found["times"], first, newest)
 
 
 def _begin(tree: Expression) -> Expression:
-    """The start of a window, for its end; other times are those of events themselves."""
+    """Return the start of a window, for its end; other times are those of events themselves."""
     return {**tree, "at": 0} if tree.get("is") == "GetStructField" else tree
 
 
 def _micros(tree: Expression, names: Mapping[str, list[str]]) -> str:
-    """A time in microseconds since 1970 as SQL."""
+    """Return a time in microseconds since 1970 as SQL."""
 
     def column(state: Expression) -> str:
         part, at = names[str(state["part"])], int(state["at"])
@@ -81,7 +74,3 @@ def _micros(tree: Expression, names: Mapping[str, list[str]]) -> str:
 
     sql, kind = in_duckdb(tree, column)
     return sql if kind == "long" else f"epoch_us({sql})"
-
-
-def _time(micros: Any) -> datetime | None:
-    return None if micros is None else _EPOCH_ZERO + timedelta(microseconds=micros)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import pyarrow.compute as pc
+
+from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH
+from streamstate.snapshots.store.changelog import DELETE
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.kept_states import KeptState
-from streamstate.state_inspect.advice.removed_rows import removed_rows
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 
 Reads = Callable[[str], bool]
 """True for the state tables that may be read."""
@@ -19,15 +22,8 @@ _SLOWED = 4
 """A state that grew this many times less in the later half of the epochs is about to have all its keys."""
 
 
-def growth_advice(query: RecordedQuery, kept: Iterable[KeptState], since: int, reads: Reads) -> Iterator[Advice]:
-    """Advise on states that are kept, as far as they grew and lost no row.
-
-    Args:
-        query: the query.
-        kept: its states from which Spark removes no rows.
-        since: the first epoch for which that is known.
-        reads: which tables may be read to count their rows.
-    """
+def growth_advice(query: CapturedQuery, kept: Iterable[KeptState], since: int, reads: Reads) -> Iterator[Advice]:
+    """Advise on states kept since an epoch that grew and lost no row; ``reads`` says which may be counted."""
     captured = [epoch for epoch in query.captured() if epoch >= since][-_WINDOW:]
     if len(captured) < _FEWEST:
         return
@@ -42,23 +38,23 @@ def growth_advice(query: RecordedQuery, kept: Iterable[KeptState], since: int, r
         yield Advice("only_grows", f"{names} {does}, because {state.why}.", evidence, last)
 
 
-def _lost_none(query: RecordedQuery, state: KeptState, epochs: tuple[int, int], reads: Reads) -> bool:
-    """True if no row was removed in some epochs, or if that may not be read and no user code can have done it."""
+def _lost_none(query: CapturedQuery, state: KeptState, epochs: tuple[int, int], reads: Reads) -> bool:
+    """Return True if no row was removed in some epochs, or if that is not read and no user code removes rows."""
     if all(map(reads, state.tables)):
         return not any(removed_rows(query, table, *epochs) for table in state.tables)
     return not state.by_user_code
 
 
 def _goes_on(rows: Sequence[int]) -> bool:
-    """True if a state grew in both halves of the epochs, and did not slow down much."""
+    """Return True if a state grew in both halves of the epochs, and did not slow down much."""
     earlier, later = rows[1] - rows[0], rows[2] - rows[1]
     return later > 0 and later * _SLOWED >= earlier
 
 
 def _rows(
-    query: RecordedQuery, tables: Sequence[str], epochs: tuple[int, int, int], reads: Reads
+    query: CapturedQuery, tables: Sequence[str], epochs: tuple[int, int, int], reads: Reads
 ) -> tuple[int, int, int] | None:
-    """The rows of some tables together at three epochs; None if they are not known."""
+    """Return the rows of some tables together at three epochs; None if they are not known."""
     totals = [0, 0, 0]
     for table in tables:
         entries = [entry for epoch in epochs if (entry := query.known_entries.of(epoch)) and table in entry.tables]
@@ -73,3 +69,10 @@ def _rows(
             return None
         totals = [total + counts[epoch] for total, epoch in zip(totals, epochs, strict=True)]
     return totals[0], totals[1], totals[2]
+
+
+def removed_rows(query: CapturedQuery, table: str, first: int, last: int) -> int:
+    """Return how many rows of a state table were removed from one epoch to another, both included, by its files."""
+    version = query.changelog(table).version
+    reader = version.scan(EPOCH, first, last, columns=[EPOCH], where=pc.field(CHANGE) == DELETE)
+    return sum(batch.num_rows for batch in reader)

@@ -1,4 +1,4 @@
-"""States from which Spark never removes a row, and why: from a query's plan, or from its checkpoint as far as it tells.
+"""States from which Spark never removes a row, with the reason, from a query's plan or its checkpoint.
 
 The checkpoint has the columns of each state. Spark marks those with event time by the delay of their watermark.
 """
@@ -16,8 +16,8 @@ from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.operators import JOIN, StateSource, operator_number
 from streamstate.snapshots.store.changelog import Operator, operator_of
 from streamstate.snapshots.store.query_plans.query_plan import OperatorPlan, QueryPlan, TablePlan
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
-from streamstate.state_inspect.recorded_query import RecordedQuery
 
 _AGGREGATES = ("stateStoreSave", "StatefulStreamlineAggregate", "sessionWindowStateStoreSaveExec")
 _DEDUPLICATES = "dedupe"
@@ -50,7 +50,7 @@ def kept_by_plan(plan: QueryPlan, tables: Sequence[str]) -> list[KeptState]:
 
 
 def _together(states: Iterable[KeptState]) -> list[KeptState]:
-    """The states, with those that are kept for the same reason as one."""
+    """Return the states, with those that are kept for the same reason as one."""
     by_reason: dict[tuple[str, bool], tuple[str, ...]] = {}
     for state in states:
         reason = state.why, state.by_user_code
@@ -68,13 +68,13 @@ def _of_operator(plan: QueryPlan, operator: OperatorPlan, tables: tuple[str, ...
         keys = _key_names(table_plan, plan, number)
         watermarks = ", ".join(dict.fromkeys(watermark.column for watermark in plan.event_times))
         if operator.name in _AGGREGATES:
-            yield KeptState(tables, _COMPLETE if plan.mode == "complete" else _of_aggregation(keys, watermarks))
+            yield KeptState(tables, _COMPLETE if plan.mode == "complete" else _of_keys("it keeps", keys, watermarks))
         elif operator.name == _DEDUPLICATES:
-            yield KeptState(tables, _of_deduplication(keys, watermarks))
+            yield KeptState(tables, _of_keys("dropDuplicates remembers", keys, watermarks))
 
 
 def _key_names(table: TablePlan, plan: QueryPlan, number: int) -> str:
-    """The key's columns by name; an expression without a name as SQL."""
+    """Return the key's columns by name; an expression without a name as SQL."""
     inputs = plan.inputs or ()
     expressions = inputs[number].keys if number < len(inputs) else ()
     names = [column.name for column in table.keys or ()]
@@ -85,20 +85,13 @@ def _key_names(table: TablePlan, plan: QueryPlan, number: int) -> str:
     return ", ".join(named)
 
 
-def _of_aggregation(keys: str, watermarks: str) -> str:
-    if watermarks:
-        return f"it keeps every key ({keys}), and the key lacks the event time {watermarks}"
-    return f"it keeps every key ({keys}), and the query has no watermark"
-
-
-def _of_deduplication(keys: str, watermarks: str) -> str:
-    if watermarks:
-        return f"dropDuplicates remembers every key ({keys}), and the key lacks the event time {watermarks}"
-    return f"dropDuplicates remembers every key ({keys}), and the query has no watermark"
+def _of_keys(keeps: str, keys: str, watermarks: str) -> str:
+    lacks = f"the key lacks the event time {watermarks}" if watermarks else "the query has no watermark"
+    return f"{keeps} every key ({keys}), and {lacks}"
 
 
 def _of_side(operator: OperatorPlan, at: int) -> str:
-    """The reason for which a side of a join is kept: 0 is the left one."""
+    """Return the reason for which a side of a join is kept: 0 is the left one."""
     side, other = ((_LEFT, _RIGHT), (_RIGHT, _LEFT))[at]
     own, others = operator.event_times[at], operator.event_times[1 - at]
     why = _of_watermarks(side, other, own=bool(own), others=bool(others))
@@ -109,13 +102,13 @@ def _of_side(operator: OperatorPlan, at: int) -> str:
 
 
 def _of_watermarks(side: str, other: str, *, own: bool, others: bool) -> str:
-    """The reason for which a side of a join is kept, unless both have a watermark."""
+    """Return the reason for which a side of a join is kept, unless both have a watermark."""
     if own or others:
         return f"the {other if own else side} side of the join has no watermark"
     return "neither side of the join has a watermark"
 
 
-def kept_by_user_code(query: RecordedQuery) -> list[KeptState]:
+def kept_by_user_code(query: CapturedQuery) -> list[KeptState]:
     """Return the states of user code from which only that code removes rows: it has no timeouts, timers or TTL."""
     schemas = {table: query.columns(table).schema for table in query.tables()}
     of_operator: dict[tuple[int, Operator], list[str]] = {}
@@ -134,7 +127,7 @@ def kept_by_user_code(query: RecordedQuery) -> list[KeptState]:
 def _of_user_code(
     name: str, columns: Collection[str], time_mode: str, tables: Sequence[str], *, no_timers: bool
 ) -> Iterator[KeptState]:
-    """The states of an operator, if it is user code that has no other way to remove rows."""
+    """Yield the states of an operator, if it is user code that has no other way to remove rows."""
     if name in _GROUPS and TIMEOUT not in columns:
         why = "it has no timeout, and its own code has removed the state of no key"
         yield KeptState(tuple(tables), why, by_user_code=True)
@@ -161,7 +154,7 @@ def kept_by_checkpoint(checkpoint: CheckpointFiles, epoch: int) -> list[KeptStat
 
 
 def _in_checkpoint(own: Mapping[StateSource, TableFormat], time_mode: str) -> Iterator[KeptState]:
-    """The states of one operator."""
+    """Yield the states of one operator."""
     tables = tuple(source.table for source in own)
     name = next(iter(own)).operator
     known = next(iter(own.values()))
@@ -177,7 +170,7 @@ def _in_checkpoint(own: Mapping[StateSource, TableFormat], time_mode: str) -> It
 
 
 def _sides_in_checkpoint(own: Mapping[StateSource, TableFormat]) -> Iterator[KeptState]:
-    """The sides of a join: with one watermark, the rows stay unless they are joined by event time."""
+    """Yield the sides of a join: with one watermark, the rows stay unless they are joined by event time."""
     sides = {source.table.rpartition("_")[2]: (source.table, known) for source, known in own.items()}
     if {*sides} != {_LEFT, _RIGHT}:
         return
@@ -194,6 +187,6 @@ def _may_be_time(kind: Any) -> bool:
 
 
 def _event_times(known: TableFormat) -> list[str]:
-    """The columns of a state with a watermark."""
+    """Return the columns of a state with a watermark."""
     fields = [*known.key["fields"], *known.value["fields"]]
     return [str(field["name"]) for field in fields if _DELAY in (field.get("metadata") or {})]

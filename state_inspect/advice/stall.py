@@ -46,11 +46,7 @@ class Stall:
 
 
 def stall_of(progress: Sequence[EpochProgress]) -> Stall | None:
-    """Return the stall of the watermark; None if it moves, or has not moved for no longer than it usually does.
-
-    Args:
-        progress: the epochs, ascending.
-    """
+    """Return the stall of the watermark; None if it moves, or has not moved for no longer than it usually does."""
     longest, since, length = 0, None, 0
     idle_from: list[int] = []
     for before, epoch in zip([None, *progress], progress, strict=False):
@@ -65,7 +61,7 @@ def stall_of(progress: Sequence[EpochProgress]) -> Stall | None:
 
 
 def _idle(progress: Sequence[EpochProgress], first: int) -> Iterator[IdleSource]:
-    """The sources that have delivered nothing from an epoch on."""
+    """Yield the sources that have delivered nothing from an epoch on."""
     for source, offset in progress[-1].sources.items():
         last = _last_delivery(progress, source)
         if last is None or last < first:
@@ -73,7 +69,7 @@ def _idle(progress: Sequence[EpochProgress], first: int) -> Iterator[IdleSource]
 
 
 def _last_delivery(progress: Sequence[EpochProgress], source: str) -> int | None:
-    """The last epoch in which a source delivered rows; None if there is none."""
+    """Return the last epoch in which a source delivered rows; None if there is none."""
     for before, epoch in zip([*reversed(progress[:-1]), None], reversed(progress), strict=True):
         offset = epoch.sources.get(source)
         if offset is not None and (before is None or offset != before.sources.get(source)):

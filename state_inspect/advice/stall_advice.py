@@ -38,10 +38,7 @@ def pinned_policy(checkpoint: CheckpointFiles | None) -> str | None:
 def holders(found: Stall, watermarks: Watermarks, *, ahead: bool | None) -> tuple[IdleSource, ...]:
     """Return the idle sources that hold a stuck watermark.
 
-    Args:
-        found: the stall.
-        watermarks: the query's watermarks.
-        ahead: whether the state has events of other sources that would have moved it; None if that is not known.
+    ``ahead`` says whether the state has events of other sources that would have moved it; None if that is not known.
     """
     declared = watermarks.declared or ()
     idle = {source.name: source for source in found.idle}
@@ -54,7 +51,7 @@ def holders(found: Stall, watermarks: Watermarks, *, ahead: bool | None) -> tupl
 
 
 def deserves_advice(found: Stall, watermarks: Watermarks, held_by: Sequence[IdleSource]) -> bool:
-    """True if a stall is worth a sentence: without an idle source, event times may just have a low resolution."""
+    """Return whether to report a stall: without an idle source, event times may just have a low resolution."""
     suspected = held_by or (found.idle if watermarks.declared is None else ())
     return bool(suspected) or found.epochs >= _WITHOUT_HOLDER
 

@@ -11,11 +11,10 @@ from streamstate.snapshots.store.query_plans.query_plan import OperatorPlan, Que
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import MOST, EpochProgress
 from streamstate.state_inspect.advice.event_times import timed_rows
-from streamstate.state_inspect.advice.growing import Reads
+from streamstate.state_inspect.advice.growing import Reads, removed_rows
 from streamstate.state_inspect.advice.kept_states import OUTER
-from streamstate.state_inspect.advice.removed_rows import removed_rows
 from streamstate.state_inspect.advice.stall import IdleSource
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.values import timestamp
 
 _FEWEST = 3
@@ -31,7 +30,7 @@ _WAITS_FOR = {
 
 
 def waiting_advice(
-    query: RecordedQuery,
+    query: CapturedQuery,
     plan: QueryPlan,
     progress: Sequence[EpochProgress],
     reads: Reads,
@@ -39,16 +38,7 @@ def waiting_advice(
     stuck: bool,
     held_by: Sequence[IdleSource],
 ) -> Iterator[Advice]:
-    """Advise on rows that wait, if none has been returned yet, or if the watermark is stuck.
-
-    Args:
-        query: the query.
-        plan: its plan.
-        progress: its newest epochs, ascending.
-        reads: which tables may be read.
-        stuck: True if the watermark is stuck.
-        held_by: the sources that hold it.
-    """
+    """Advise on rows that wait, if none has been returned yet, or if the watermark is stuck."""
     newest = progress[-1]
     for table, known in plan.tables.items() if plan.mode == "append" else ():
         operator = (plan.operators or ())[operator_number(table)]
@@ -85,8 +75,8 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {first}{'s' * (number != 1)}{space}{rest}"
 
 
-def _never_returned(query: RecordedQuery, table: str, progress: Sequence[EpochProgress]) -> bool:
-    """True if a query has been captured from its first epoch on, and no row of a state has been removed since."""
+def _never_returned(query: CapturedQuery, table: str, progress: Sequence[EpochProgress]) -> bool:
+    """Return True if a query was captured from its first epoch on and no row of a state was removed."""
     first, last = progress[0].epoch, progress[-1].epoch
     pairs = zip([None, *progress], progress, strict=False)
     read = sum(epoch.read_more_than(before) for before, epoch in pairs)
@@ -94,7 +84,7 @@ def _never_returned(query: RecordedQuery, table: str, progress: Sequence[EpochPr
 
 
 def _until(first: datetime, watermark: datetime | None) -> str:
-    """The watermark at which the first of them is returned, and what is missing until then."""
+    """Say at which watermark the first of them is returned, and how much is missing."""
     if watermark is None:
         return f"until the watermark is {timestamp(first)}, and there is none yet"
     missing = timedelta(seconds=ceil((first - watermark).total_seconds()))

@@ -1,9 +1,8 @@
-"""What each column of a state table holds: its statistics, its histogram and its size."""
+"""Statistics, histograms and sizes of a state table's columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pandas as pd
@@ -12,6 +11,7 @@ import pyarrow as pa
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.unix_time import from_microseconds
 
 QUANTILES = {"p01": 0.01, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p99": 0.99}
 _FACTS = ("nulls", "distinct", "min", "max", "mean", *QUANTILES, "bytes")
@@ -21,13 +21,12 @@ _EXACT = 100_000
 # Columns per statement: compiling one with several hundred expressions per column takes longer than running it.
 _TOGETHER = 40
 _MOST_BINS = 1000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Query = Callable[[str], pa.Table]
 
 
 def column_summary(schema: pa.Schema, keys: Sequence[str], rows_sql: str, rows: int, query: Query) -> pd.DataFrame:
-    """One row per column of a state table; see :meth:`StateTable.summary`."""
+    """Return one row per column of a state table; see :meth:`StateTable.summary`."""
     fields = list(schema)
     found: list[dict[str, Any]] = []
     for start in range(0, len(fields), _TOGETHER):
@@ -41,7 +40,7 @@ def column_summary(schema: pa.Schema, keys: Sequence[str], rows_sql: str, rows: 
 
 
 def _facts(fields: Sequence[pa.Field], rows: str, query: Query, *, exact: bool) -> list[dict[str, Any]]:
-    """The statistics of some columns, in one pass over the rows."""
+    """Return the statistics of some columns, in one pass over the rows."""
     expressions = [
         f"{sql} AS {quoted(f'{at} {fact}')}"
         for at, field in enumerate(fields)
@@ -60,7 +59,7 @@ def _facts(fields: Sequence[pa.Field], rows: str, query: Query, *, exact: bool) 
 
 
 def _statistics(column: pa.Field, *, exact: bool) -> list[tuple[str, str]]:
-    """The statistics that a column's type has, each with its SQL."""
+    """Return the statistics that a column's type has, each with its SQL."""
     name, kind = quoted(column.name), column.type
     facts = [
         ("nulls", f"count(*) - count({name})"),
@@ -95,7 +94,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _bytes_of(column: pa.Field) -> str:
-    """SQL for the size of a column's value, before encoding or compression; 0 if the value is missing.
+    """Return SQL for the size of a column's value, before encoding or compression; 0 if the value is missing.
 
     Fixed-width types take their width (8 for a long), strings their UTF-8, binaries their bytes, and nested values
     roughly the length of their text.
@@ -111,12 +110,12 @@ def _bytes_of(column: pa.Field) -> str:
 
 
 def bytes_of_row(columns: Iterable[pa.Field]) -> str:
-    """SQL for the size of a row's values."""
+    """Return SQL for the size of a row's values."""
     return " + ".join(_bytes_of(column) for column in columns) or "0"
 
 
 def column_histogram(column: pa.Field, rows: str, bins: Any, query: Query) -> pd.DataFrame:
-    """The values of a column by interval, or its most frequent values; see :meth:`StateTable.histogram`."""
+    """Return the values of a column by interval, or its most frequent values; see :meth:`StateTable.histogram`."""
     whole_number(bins, "bins", most=_MOST_BINS)
     name, kind = quoted(column.name), column.type
     if _is_number(kind):
@@ -150,7 +149,7 @@ def _intervals(value: str, rows: str, bins: int, query: Query) -> pd.DataFrame:
 
 
 def _edges(low: float | None, high: float | None, bins: int) -> list[float]:
-    """The ends of the intervals, ascending: one interval if all values are equal, none if there are no values."""
+    """Return the ends of the intervals, ascending; a single interval if all values are equal."""
     if low is None or high is None:
         return []
     if low == high:
@@ -161,6 +160,5 @@ def _edges(low: float | None, high: float | None, bins: int) -> list[float]:
 
 
 def _timestamps(microseconds: pd.Series[Any], zone: str | None) -> pd.Series[Any]:
-    found = [_EPOCH + timedelta(microseconds=number) for number in microseconds]
-    times = pd.Series(found, dtype="datetime64[us, UTC]")
+    times = pd.Series(list(map(from_microseconds, microseconds)), dtype="datetime64[us, UTC]")
     return times if zone is not None else times.dt.tz_localize(None)

@@ -1,4 +1,4 @@
-"""How a query's state grows, how far its watermark lags, and its stale keys: signs of leaking state."""
+"""Growth of a query's state, lag of its watermark, and stale keys: signs of leaking state."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import listed, same
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
+from streamstate.state_inspect.captured_query import HistoryPart
 from streamstate.state_inspect.frames import as_html, to_pandas
-from streamstate.state_inspect.recorded_query import HistoryPart
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.row_counts import rows_at
@@ -24,8 +24,8 @@ _TIME, _SPAN, _INTEGER = "datetime64[us, UTC]", "timedelta64[us]", "Int64"
 _NAMES = ("_last_changed", "_change", "_epochs", "_age")
 
 
-class Untouched:
-    """The keys of a state table that have not changed since an epoch; ``history.untouched`` returns it.
+class StaleKeys:
+    """The keys of a state table that have not changed since an epoch; ``history.stale_keys`` returns it.
 
     Pinned to the epoch that was the newest at that time.
     """
@@ -62,7 +62,7 @@ class Untouched:
         )
 
     def _last_changes(self, parts: Iterable[HistoryPart]) -> pa.Table:
-        """The epoch of the last change of each key of the newest state."""
+        """Return the epoch of the last change of each key of the newest state."""
         keys = listed([HASH, *self._table.key_columns])
 
         def changes() -> Iterator[tuple[str, list[Any]]]:
@@ -94,7 +94,7 @@ class Untouched:
         return self.count / self.rows if self.rows else 0.0
 
     def page(self, offset: int = 0, limit: int = 20) -> pd.DataFrame:
-        """A slice of the keys, the longest untouched first.
+        """Return a slice of the keys, the stalest first.
 
         Columns: the key columns, then ``_last_changed`` (the epoch), ``_change`` (``put``; ``keyframe`` if the
         changelog starts again there after a gap, so that the key may be older), ``_epochs`` and ``_age`` (how many
@@ -120,7 +120,7 @@ class Untouched:
         return frame
 
     def by_epoch(self) -> pd.DataFrame:
-        """How many of the keys last changed at each epoch: ``epoch``, ``committed_at``, ``rows``, ascending."""
+        """Return how many keys last changed at each epoch: ``epoch``, ``committed_at``, ``rows``, ascending."""
         found = to_pandas(
             self._query(f"SELECT _valid_from AS epoch, count(*) AS rows FROM {self._rows} GROUP BY ALL ORDER BY ALL")
         )
@@ -129,7 +129,7 @@ class Untouched:
         return found
 
     def to_pandas(self) -> pd.DataFrame:
-        """All keys, as :meth:`page` returns them."""
+        """Return all keys, as :meth:`page` returns them."""
         return self.page(limit=max(self.rows, self.count))
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class Untouched:
 
     def __repr__(self) -> str:
         return (
-            f"<Untouched keys of {self.table} since epoch {self.since}: {self.count:,} of {self.rows:,}"
+            f"<StaleKeys of {self.table} since epoch {self.since}: {self.count:,} of {self.rows:,}"
             f" ({self.share:.1%}) at epoch {self.epoch}>"
         )
 
@@ -162,7 +162,7 @@ class Untouched:
 
 
 def since_epoch(entries: Sequence[Entry], since: int | None, epochs: int | None) -> int:
-    """The epoch since which keys must not have changed: ``since``, or that many captured epochs before the newest."""
+    """Return the epoch since which keys must not have changed: ``since``, or so many before the newest."""
     if (since is None) == (epochs is None):
         raise InvalidArgumentError(
             "Expected either since= or epochs=: since=12 for an epoch, epochs=100 for that many before the newest."
@@ -175,7 +175,7 @@ def since_epoch(entries: Sequence[Entry], since: int | None, epochs: int | None)
 
 
 def growth(entries: Sequence[Entry], table: str | None) -> pd.DataFrame:
-    """One row per captured epoch and state table, all counted; see :meth:`History.growth`."""
+    """Return one row per captured epoch and state table, all counted; see :meth:`History.growth`."""
     rows: list[list[Any]] = []
     before: dict[str, int] = {}
     gap = False
@@ -194,7 +194,7 @@ def growth(entries: Sequence[Entry], table: str | None) -> pd.DataFrame:
 
 
 def watermark_lag(entries: Sequence[Entry], lags: WatermarkLags) -> pd.DataFrame:
-    """One row per captured epoch; see :meth:`History.watermark_lag`."""
+    """Return one row per captured epoch; see :meth:`History.watermark_lag`."""
     rows: list[list[Any]] = []
     before: Entry | None = None
     for entry in entries:

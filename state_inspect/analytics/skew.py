@@ -1,4 +1,4 @@
-"""How unevenly a state, or the writes to it, are spread over partitions and keys."""
+"""Skew of a state, and of the writes to it, over partitions and keys."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.checkpoint.operators import HASH, PARTITION, POSITION
 from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect.analytics.columns import Query, bytes_of_row
+from streamstate.state_inspect.captured_query import HistoryPart
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.keys import row_number_column
-from streamstate.state_inspect.recorded_query import HistoryPart
+from streamstate.state_inspect.keys.key_rows import row_number_column
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
 
 def partition_skew(table: IntervalTable, epoch: int, query: Query) -> pd.DataFrame:
-    """Rows and bytes per partition; see :meth:`StateTable.skew`."""
+    """Return rows and bytes per partition; see :meth:`StateTable.skew`."""
     size = bytes_of_row(_fields(table))
     # A partition without rows now is known from the rows that it had.
     found = query(
@@ -36,7 +36,7 @@ def partition_skew(table: IntervalTable, epoch: int, query: Query) -> pd.DataFra
 
 
 def heavy_keys(table: IntervalTable, epoch: int, n: int, columns: Sequence[str], query: Query) -> pd.DataFrame:
-    """The keys with the most rows, or the largest rows; see :meth:`StateTable.heavy_keys`."""
+    """Return the keys with the most rows, or the largest rows; see :meth:`StateTable.heavy_keys`."""
     whole_number(n, "n", least=0)
     size = f"({bytes_of_row(_fields(table))})"
     facts = f"count(*) AS _rows, sum{size}::BIGINT AS _bytes, count(*) / sum(count(*)) OVER () AS _share"
@@ -53,7 +53,7 @@ def heavy_keys(table: IntervalTable, epoch: int, n: int, columns: Sequence[str],
 
 
 def busy_keys(parts: Iterable[HistoryPart], index: Index, names: Sequence[str], n: int) -> pa.Table:
-    """The keys that were written most often in parts of a history; see :meth:`History.heavy_keys`."""
+    """Return the keys that were written most often in parts of a history; see :meth:`History.heavy_keys`."""
     whole_number(n, "n", least=0)
     keys = listed(names)
     written = (
@@ -69,7 +69,7 @@ def busy_keys(parts: Iterable[HistoryPart], index: Index, names: Sequence[str], 
 
 
 def busy_partitions(table: IntervalTable, index: Index, since: int) -> dict[int, int]:
-    """Rows written after an epoch, by partition. Removals do not count."""
+    """Return rows written after an epoch, by partition. Removals do not count."""
     found = index.query(
         f"SELECT {PARTITION} AS partition, count(*)::BIGINT AS writes FROM {table.relation}"
         f" WHERE {_written_since(table, since)} AND {PARTITION} IS NOT NULL GROUP BY ALL ORDER BY ALL"
@@ -78,13 +78,13 @@ def busy_partitions(table: IntervalTable, index: Index, since: int) -> dict[int,
 
 
 def _written_since(table: IntervalTable, since: int) -> str:
-    """The condition that a version was written after an epoch, and not only repeated by the keyframe after a gap."""
+    """Return the condition that a version was written after an epoch, not only repeated after a gap."""
     starts = ", ".join(map(str, sorted(table.starts))) or "NULL"
     return f"_valid_from > {since} AND _valid_from <= {table.high} AND (_valid_from IN ({starts})) IS NOT TRUE"
 
 
 def grouping(table: IntervalTable, name: str, by: Sequence[str] | str | None) -> list[str]:
-    """The columns to group rows by; see :meth:`StateTable.heavy_keys`."""
+    """Return the columns to group rows by; see :meth:`StateTable.heavy_keys`."""
     if by is not None:
         chosen = [by] if isinstance(by, str) else [*by]
         for column in chosen:

@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streamstate.errors import StoreError
+from streamstate.state_inspect.unix_time import begun
 
 if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entry
-    from streamstate.state_inspect.recorded_query import RecordedQuery
+    from streamstate.state_inspect.captured_query import CapturedQuery
 
 _HISTORIC = timedelta(days=7)
 """A watermark this far behind its commit is that of historic data: how far says nothing about the query."""
@@ -22,7 +23,7 @@ class WatermarkLags:
     query's plan is, and has one watermark.
     """
 
-    def __init__(self, query: RecordedQuery) -> None:
+    def __init__(self, query: CapturedQuery) -> None:
         try:
             self._plans = [(known.since, known.plan.event_times) for known in query.plans.recorded()]
         except StoreError:
@@ -37,14 +38,14 @@ class WatermarkLags:
     def newest_event(self, entry: Entry) -> datetime | None:
         """Return the time of the newest event up to an epoch; None if it is not known."""
         watermarks = next((times for since, times in reversed(self._plans) if since <= entry.epoch), ())
-        reached = _known(entry.next_watermark)
+        reached = begun(entry.next_watermark)
         if reached is None or len(watermarks) != 1:
             return None
         return reached + timedelta(milliseconds=watermarks[0].delay)
 
     def behind_event(self, entry: Entry) -> timedelta | None:
         """Return how far an epoch's watermark is behind the newest event; None if either is not known."""
-        watermark, event = _known(entry.watermark), self.newest_event(entry)
+        watermark, event = begun(entry.watermark), self.newest_event(entry)
         return None if watermark is None or event is None else event - watermark
 
     def of(self, entry: Entry) -> timedelta | None:
@@ -59,10 +60,5 @@ class WatermarkLags:
 
 def behind_commit(entry: Entry) -> timedelta | None:
     """Return how far an epoch's watermark is behind its commit; None if either is not known."""
-    watermark = _known(entry.watermark)
+    watermark = begun(entry.watermark)
     return None if watermark is None or entry.committed_at is None else entry.committed_at - watermark
-
-
-def _known(watermark: datetime | None) -> datetime | None:
-    """The watermark; None if it is the one of 1970 with which Spark begins."""
-    return watermark if watermark is not None and watermark.timestamp() > 0 else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streamstate.errors import UnknownEpochError
-from streamstate.state_inspect.recorded_query import QueryHistory, RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery, QueryHistory
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Ancestor:
     """The last epoch that the two share."""
 
 
-def ancestors(query: RecordedQuery) -> list[Ancestor]:
-    """The parent, its parent and so on, as far as the store has them; the nearest first."""
+def ancestors(query: CapturedQuery) -> list[Ancestor]:
+    """Return the parent, its parent and so on that the store has, the nearest first."""
     found: list[Ancestor] = []
     known = {branch.name: branch for branch in query.lineage.branches()}
     seen, branch = {query.name}, known.get(query.name)
@@ -32,7 +32,7 @@ def ancestors(query: RecordedQuery) -> list[Ancestor]:
 
 
 def epoch_owner(history: QueryHistory, epoch: int) -> QueryHistory:
-    """The history that has an epoch: the query's own, or the ancestor's that a fork shares its early epochs with.
+    """Return the history that has an epoch: the query's own or, for a fork's early epochs, an ancestor's.
 
     Raises:
         UnknownEpochError: the epoch is the parent's, and the store does not have the parent.
@@ -52,7 +52,7 @@ def epoch_owner(history: QueryHistory, epoch: int) -> QueryHistory:
     return owner
 
 
-def _check_parent(query: RecordedQuery, epoch: int) -> None:
+def _check_parent(query: CapturedQuery, epoch: int) -> None:
     branch = query.lineage.branch(query.name)
     if branch is None or branch.parent is None or branch.parent == query.name:
         return
@@ -65,7 +65,7 @@ def _check_parent(query: RecordedQuery, epoch: int) -> None:
 
 
 def epoch_owners(history: QueryHistory) -> dict[int, QueryHistory]:
-    """All captured epochs up to a query's newest, ancestors' included, each with the history that has it."""
+    """Return all captured epochs up to a query's newest, ancestors' included, each with the history that has it."""
     owners = dict.fromkeys(history.recorded.captured(), history)
     for ancestor in ancestors(history.recorded):
         first = min(owners, default=ancestor.last + 1)
@@ -75,7 +75,7 @@ def epoch_owners(history: QueryHistory) -> dict[int, QueryHistory]:
 
 
 def by_owner(owners: Iterable[tuple[int, QueryHistory]]) -> list[tuple[QueryHistory, list[int]]]:
-    """Epochs, ascending, grouped by the history that has them."""
+    """Return epochs, ascending, grouped by the history that has them."""
     found: list[tuple[QueryHistory, list[int]]] = []
     for epoch, history in owners:
         if not found or found[-1][0] is not history:
@@ -85,12 +85,12 @@ def by_owner(owners: Iterable[tuple[int, QueryHistory]]) -> list[tuple[QueryHist
 
 
 def same_branch(a: QueryHistory, b: QueryHistory) -> bool:
-    """Whether two histories are of the same query of the same store."""
+    """Return whether two histories are of the same query of the same store."""
     return a.name == b.name and a.recorded.layout.root == b.recorded.layout.root
 
 
 def branch_names(a: QueryHistory, b: QueryHistory) -> tuple[str, str]:
-    """The names of two branches, with their stores if the names alone are the same."""
+    """Return the names of two branches, with their stores if the names alone are the same."""
     if a.name == b.name and not same_branch(a, b):
         return f"{a.name} of {a.recorded.layout.root}", f"{b.name} of {b.recorded.layout.root}"
     return a.name, b.name

@@ -1,4 +1,4 @@
-"""What differs between two snapshots of different branches: a query and its fork, two forks, or two stores.
+"""Differences between snapshots of two branches: a query and its fork, two forks, or two stores.
 
 They are compared by the state tables and columns that both have.
 """
@@ -17,12 +17,12 @@ from streamstate.errors import InvalidArgumentError, UnknownTableError
 from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect.branches.ancestors import ancestors, branch_names, same_branch
-from streamstate.state_inspect.branches.fingerprints import encoded
+from streamstate.state_inspect.branches.fingerprints import encoded_value
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.differences.causes import Caused, KeyRows
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
 from streamstate.state_inspect.differences.held_rows import Readable
-from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
@@ -31,7 +31,7 @@ _THERE = "_rows_of_the_other_store"
 
 
 def branch_diff(old: Snapshot, new: Snapshot, table: str | None, *, history: QueryHistory) -> Diff:
-    """What differs in a state table from a snapshot of one branch to one of another; see :meth:`History.diff`."""
+    """Compare a state table in snapshots of two branches; see :meth:`History.diff`."""
     sides = old.history, new.history
     queries = sides[0].recorded, sides[1].recorded
     names = branch_names(*sides)
@@ -60,7 +60,7 @@ def _intervals(snapshot: Snapshot, table: str) -> IntervalTable:
 
 
 def _rows_sql(table: IntervalTable, epoch: int, columns: CommonColumns) -> str:
-    """SQL for the rows of a state table at an epoch: the hash of the key, then the common columns."""
+    """Return SQL for the rows of a state table at an epoch: the hash of the key, then the common columns."""
     # The hash depends on the order of the key columns, which the other branch need not share.
     hashed = HASH if table.key_columns == columns.key_columns else f"hash({listed(columns.key_columns)}) AS {HASH}"
     names = listed(["_valid_from", *columns.columns])
@@ -80,7 +80,7 @@ class _BranchDiffSQL(DiffSQL):
         if not _contains_map(kind):
             return super()._distinct(old, new, kind)
         # The order of a map's entries has no meaning, and two runs may differ in it.
-        return super()._distinct(f"({encoded(old, kind)})", f"({encoded(new, kind)})", kind)
+        return super()._distinct(f"({encoded_value(old, kind)})", f"({encoded_value(new, kind)})", kind)
 
 
 def _contains_map(kind: pa.DataType) -> bool:
@@ -114,7 +114,7 @@ _Span = tuple[QueryHistory, int, int]
 
 
 def _descent(older: Snapshot, newer: Snapshot) -> list[_Span]:
-    """The histories that lead from a snapshot to that of a descendant, oldest first; empty if it is none."""
+    """Return the histories that lead from a snapshot to that of a descendant, oldest first; empty if it is none."""
     spans: list[_Span] = []
     history, last = newer.history, newer.epoch
     for ancestor in ancestors(newer.history.recorded):
@@ -132,7 +132,7 @@ class _LineageCauses:
         self._spans = spans
 
     def of(self, keys: KeyRows, first: int, last: int) -> dict[int, list[Caused]]:
-        """The changes of some keys, by the keys' numbers, ascending by epoch; the spans say at which epochs."""
+        """Return the changes of some keys, by the keys' numbers, ascending by epoch; the spans say at which epochs."""
         found: dict[int, list[Caused]] = {}
         for history, after, upto in self._spans:
             query = history.recorded
@@ -166,7 +166,7 @@ class CommonColumns:
 
 
 def common_columns(here: IntervalTable, there: IntervalTable, table: str, names: Sequence[str]) -> CommonColumns:
-    """The columns that a state table has in both branches; if the key columns differ, no rows correspond: an error."""
+    """Return the columns that a state table has in both branches; raise if the key columns differ."""
     keys = [{name: side.schema.field(name).type for name in side.key_columns} for side in (here, there)]
     if {*keys[0]} != {*keys[1]} or any(not same_type(kind, keys[1][name]) for name, kind in keys[0].items()):
         listing = "\n".join(f"  {name}: {_listed(columns)}" for name, columns in zip(names, keys, strict=True))
@@ -187,7 +187,7 @@ def common_columns(here: IntervalTable, there: IntervalTable, table: str, names:
 
 
 def common_table(table: str | None, here: Sequence[str], there: Sequence[str], names: Sequence[str]) -> str:
-    """The table with a name in both branches, or the only table that both have."""
+    """Return the table with a name in both branches, or the only table that both have."""
     shared = [name for name in here if name in there]
     if table in shared:
         return str(table)
@@ -208,7 +208,7 @@ def common_table(table: str | None, here: Sequence[str], there: Sequence[str], n
 
 
 def same_type(a: pa.DataType, b: pa.DataType) -> bool:
-    """Whether two types hold the same values, whether or not these may be null.
+    """Return whether two types hold the same values, nulls left aside.
 
     Example:
         >>> same_type(pa.list_(pa.field("item", pa.int64(), nullable=False)), pa.list_(pa.int64()))

@@ -24,11 +24,11 @@ from streamstate.state_inspect.branches.fingerprints import (
     sums_by_epoch,
     versions_between,
 )
-from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.snapshot import Snapshot, own_snapshot, snapshot_at
 
 KINDS = ("differing", "only_here", "only_there")
-"""How keys differ: both branches have the key, with different values, or only one has it."""
+"""Kinds of differing keys: both branches have the key, with different values, or only one has it."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ComparedEpochs:
         return list(self.here)
 
     def owners(self, side: int, table: str) -> list[tuple[QueryHistory, list[int]]]:
-        """The epochs of one side (0 or 1) at which it has a table, grouped by the history that has them."""
+        """Return the epochs of one side (0 or 1) at which it has a table, grouped by the history that has them."""
         snapshots = (self.here, self.there)[side].values()
         return by_owner((snapshot.epoch, snapshot.history) for snapshot in snapshots if table in snapshot.tables())
 
@@ -58,7 +58,7 @@ class ComparedEpochs:
 def compared_epochs(
     here: QueryHistory, there: QueryHistory, epochs: Sequence[int] | None, tables: Sequence[str] | None
 ) -> ComparedEpochs:
-    """The snapshots and tables by which two histories are compared; see :meth:`History.compare`.
+    """Return the snapshots and tables by which two histories are compared; see :meth:`History.compare`.
 
     Without ``epochs`` those that both have and do not share, without ``tables`` those that both have.
     """
@@ -82,7 +82,7 @@ def compared_epochs(
 
 
 def _common_epochs(here: QueryHistory, there: QueryHistory, names: Sequence[str]) -> list[dict[int, Snapshot]]:
-    """The snapshots at the epochs that both have, without those that they share."""
+    """Return the snapshots at the epochs that both have, without those that they share."""
     owners = epoch_owners(here), epoch_owners(there)
     common = [epoch for epoch in owners[0] if epoch in owners[1]]
     diverged = [epoch for epoch in common if not same_branch(owners[0][epoch], owners[1][epoch])]
@@ -108,7 +108,7 @@ class ComparedTable:
     here: dict[int, Fingerprint]
     there: dict[int, Fingerprint]
     counts: dict[int, list[int]]
-    """How many keys differ, in each of :data:`KINDS`."""
+    """The number of differing keys, in each of :data:`KINDS`."""
 
 
 def compare_table(compared: ComparedEpochs, table: str) -> ComparedTable:
@@ -138,7 +138,7 @@ def _versions(history: QueryHistory, epochs: Sequence[int], table: str, columns:
 
 
 def _in_halves(versions: str) -> str:
-    """The versions for another database: Arrow has no 128-bit integers."""
+    """Return the versions for another database: Arrow has no 128-bit integers."""
     halves = f"(_hash128 >> 64)::UBIGINT AS _high, (_hash128 & {2**64 - 1}::UHUGEINT)::UBIGINT AS _low"
     return f"SELECT * EXCLUDE (_hash128), {halves} FROM ({versions})"
 
@@ -153,7 +153,7 @@ def _rows(cursor: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
 
 
 def _differing(keys: int, last: int) -> str:
-    """SQL for spans of epochs in which keys differ, and how many differ in which way."""
+    """Return SQL for spans of epochs in which keys differ, and how many differ in which way."""
     key = "".join(f"k{at}, " for at in range(keys))
     same = "here._hash128 = there._hash128 AND here._begins = there._begins AND here._ends = there._ends"
     counted = dict(zip(KINDS, ("here <> 0 AND there <> 0", "there = 0", "here = 0"), strict=True))

@@ -14,11 +14,11 @@ import pyarrow as pa
 from streamstate.errors import UnknownEpochError, choices
 from streamstate.state_inspect.branches.branch_diff import branch_diff, common_table
 from streamstate.state_inspect.branches.compared_epochs import KINDS, ComparedEpochs, ComparedTable, compare_table
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import ADDED, CHANGED, REMOVED
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.key_text import arguments
-from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.keys.key_text import arguments
 from streamstate.state_inspect.rows import row_tuples
 
 _NAMED = {CHANGED: "differing", REMOVED: "only here", ADDED: "only there"}
@@ -26,7 +26,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Divergence:
+class BranchDivergence:
     """The first key in which two branches differ."""
 
     epoch: int
@@ -65,7 +65,7 @@ class Comparison:
         """Tables and columns that are not compared, because one lacks them or has them with another type."""
 
     def epochs(self) -> pd.DataFrame:
-        """One row per epoch and state table, ascending.
+        """Return one row per epoch and state table, ascending.
 
         Columns: ``epoch``, ``table``, ``rows`` and ``other_rows`` (here and there), ``differing`` (keys that both have
         with different values), ``only_here``, ``only_there``, ``fingerprint`` and ``other_fingerprint`` (of the
@@ -99,7 +99,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether both have the same tables and columns, and the same rows at every epoch.
+        """True if both have the same tables and columns, and the same rows at every epoch.
 
         Example:
             >>> history.compare(replay).same  # doctest: +SKIP
@@ -108,7 +108,7 @@ class Comparison:
         return self._first_place is None and not self.left_out
 
     @cached_property
-    def first(self) -> Divergence | None:
+    def first(self) -> BranchDivergence | None:
         """The first differing key at the first epoch at which keys differ; None if no key differs.
 
         Example:
@@ -125,10 +125,10 @@ class Comparison:
         if kind == "differing":
             columns = {name: pair for name, pair in columns.items() if repr(pair[0]) != repr(pair[1])}
         key = {name: row[1 + at] for at, name in enumerate(diff.key_columns)}
-        return Divergence(epoch, table, key, kind, columns)
+        return BranchDivergence(epoch, table, key, kind, columns)
 
     def diff(self, epoch: int, table: str | None = None) -> Diff:
-        """What differs at an epoch, from here to there, so that keys that are only there count as added.
+        """Compare an epoch from here to there: keys that are only there count as added.
 
         Args:
             epoch: one of the compared epochs.
@@ -149,7 +149,7 @@ class Comparison:
         return branch_diff(here, there, chosen, history=here.history)
 
     def keys(self, epoch: int, table: str | None = None, *, offset: int = 0, limit: int = 100) -> pd.DataFrame:
-        """The keys that differ at an epoch, sorted by key.
+        """Return the keys that differ at an epoch, sorted by key.
 
         Columns: ``_kind`` (``differing``, ``only here``, ``only there``), the key columns, then for each value column
         ``<column>_here`` and ``<column>_there``.
@@ -185,7 +185,7 @@ class Comparison:
         return next(((epoch, name) for epoch, name in places if any(self._by_table[name].counts[epoch])), None)
 
     def _summary(self) -> list[str]:
-        """The comparison in a few lines."""
+        """Return the comparison in a few lines."""
         epochs = self._compared.epochs
         span = f"epochs {epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"epoch {epochs[0]}"
         tables = f"table{'s' * (len(self.tables) > 1)} {choices(self.tables)}"
@@ -220,7 +220,7 @@ class Comparison:
 
 
 def _value_places(diff: Diff) -> Iterator[tuple[str, int]]:
-    """Each value column with the position of its old value on a page of the diff; the new value is next to it."""
+    """Yield each value column with the position of its old value on a page of the diff; the new value is next to it."""
     at = 1 + len(diff.key_columns)
     for name in diff.value_columns:
         yield name, at

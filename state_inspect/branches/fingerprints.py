@@ -45,7 +45,7 @@ class Fingerprint:
 
 
 def fingerprint_frame(snapshots: Sequence[Snapshot], tables: Sequence[str]) -> pd.DataFrame:
-    """One row per epoch and state table, ascending by epoch; see :meth:`History.fingerprints`."""
+    """Return one row per epoch and state table, ascending by epoch; see :meth:`History.fingerprints`."""
     found = [row for table in tables for row in _fingerprints(snapshots, table)]
     found.sort(key=itemgetter(0))
     frame = pd.DataFrame(found, columns=["epoch", "table", "rows", "fingerprint"])
@@ -66,7 +66,7 @@ def _fingerprints(snapshots: Sequence[Snapshot], table: str) -> Iterator[tuple[i
 def versions_between(
     table: IntervalTable, first: int, last: int, types: Mapping[str, pa.DataType], columns: Iterable[str] = ()
 ) -> str:
-    """SQL for the versions that were valid at some epoch from ``first`` to ``last``.
+    """Return SQL for the versions that were valid at some epoch from ``first`` to ``last``.
 
     Columns: the given ones, ``_hash128`` of the columns of ``types``, and ``_begins`` and ``_ends``, the epochs from
     and to which the version was valid, clipped to that range.
@@ -79,7 +79,7 @@ def versions_between(
 
 
 def sums_by_epoch(versions: str) -> str:
-    """SQL for what begins minus what ends at each epoch: ``epoch``, ``rows``, and the hashes' sum in two halves."""
+    """Return SQL for what begins minus what ends at each epoch: ``rows``, and the hashes' sum in two halves."""
     # Sum for each pair of beginning and end first, so that every row is hashed once.
     return (
         "WITH spans AS MATERIALIZED (SELECT _begins, _ends, count(*)::HUGEINT AS n,"
@@ -92,7 +92,7 @@ def sums_by_epoch(versions: str) -> str:
 
 
 def fingerprints_at(epochs: Sequence[int], sums: Sequence[Mapping[str, Any]]) -> dict[int, Fingerprint]:
-    """The fingerprints at ascending epochs, from the sums of what begins and ends."""
+    """Return the fingerprints at ascending epochs, from the sums of what begins and ends."""
     found, rows, digest, at = {}, 0, 0, 0
     for epoch in epochs:
         while at < len(sums) and sums[at]["epoch"] <= epoch:
@@ -107,12 +107,12 @@ _NAN = "7FF8000000000000"
 
 
 def row_hash(columns: Mapping[str, pa.DataType]) -> str:
-    """SQL for the hash of a row: the first 128 bits of the SHA-256 of its encoding, as an unsigned number."""
+    """Return SQL for the hash of a row: the first 128 bits of the SHA-256 of its encoding, as an unsigned number."""
     return f"('0x' || left(sha256({encoded_row(columns)}), 32))::UHUGEINT"
 
 
 def encoded_row(columns: Mapping[str, pa.DataType]) -> str:
-    r"""SQL for the encoding of a row: that of a struct of its columns.
+    r"""Return SQL for the encoding of a row: that of a struct of its columns.
 
     Example:
         >>> encoded_row({"n": pa.int64()})
@@ -121,8 +121,8 @@ def encoded_row(columns: Mapping[str, pa.DataType]) -> str:
     return _fields({name: (quoted(name), kind) for name, kind in columns.items()}, count())
 
 
-def encoded(value: str, kind: pa.DataType) -> str:
-    """SQL for the encoding of a value; NULL if the value is NULL."""
+def encoded_value(value: str, kind: pa.DataType) -> str:
+    """Return SQL for the encoding of a value; NULL if the value is NULL."""
     return _encoded(value, kind, count())
 
 
@@ -148,7 +148,7 @@ def _map(value: str, kind: pa.MapType, numbers: count[int]) -> str:
 
 
 def _fields(fields: Mapping[str, tuple[str, pa.DataType]], numbers: count[int]) -> str:
-    """A row or a struct. NULLs are left out, so that a new column does not change earlier fingerprints."""
+    """Return a row or a struct. NULLs are left out, so that a new column does not change earlier fingerprints."""
     in_order = sorted(fields.items(), key=lambda field: field[0].encode())
     parts = [f"{_text(_named(name))} || {_encoded(value, kind, numbers)}" for name, (value, kind) in in_order]
     return f"concat('{{', {''.join(f'{part}, ' for part in parts)}'}}')"
@@ -173,12 +173,12 @@ def _plain(value: str, kind: pa.DataType) -> str:
 
 
 def _bits(value: str) -> str:
-    """The IEEE 754 bits in hexadecimal digits, with one zero and one NaN."""
+    """Return the IEEE 754 bits in hexadecimal digits, with one zero and one NaN."""
     return f"CASE WHEN {value} = 0 THEN '0' WHEN isnan({value}) THEN '{_NAN}' ELSE hex({value}::BIT::UBIGINT) END"
 
 
 def _digits(value: str, kind: pa.DataType) -> str:
-    """A decimal's value without trailing zeros, and with a digit before the point."""
+    """Return a decimal's value without trailing zeros, and with a digit before the point."""
     if kind.scale <= 0:
         return f"{value}::VARCHAR"
     short = f"rtrim(rtrim({value}::VARCHAR, '0'), '.')"

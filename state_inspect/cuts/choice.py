@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from streamstate.errors import InvalidArgumentError, UnknownCutError, choices
 from streamstate.snapshots.store.entries import Entry
-from streamstate.state_inspect.cuts.source_positions import MIXED, QueryStreams, joined, streams_of
+from streamstate.state_inspect.cuts.source_positions import MIXED, QueryStreams, connected_groups, streams_of
 from streamstate.state_inspect.epoch_names import aware
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.snapshot import Snapshot
@@ -53,7 +53,7 @@ class _Position:
 
 
 def chosen(histories: Mapping[str, History], at: Any, by: By | None) -> Choice:
-    """The snapshots of a cut; see :func:`streamstate.cut`."""
+    """Return the snapshots of a cut; see :func:`streamstate.cut`."""
     if by is not None and by not in _WAYS:
         raise InvalidArgumentError(f"Invalid by={by!r}: expected one of {choices(_WAYS)}.")
     live = {name: history.live() for name, history in histories.items()}  # raises if no epoch is captured
@@ -117,7 +117,7 @@ def _committed_by(moment: datetime, entries: list[Entry]) -> set[int]:
 
 
 def _offsets_note(streams: list[QueryStreams]) -> str:
-    common = shared(streams)
+    common = shared_streams(streams)
     alone = [query.query for query in streams if query.streams - common]
     unknown = [query.query for query in streams if query.unknown]
     note = "All reflect the same prefix of the sources they share."
@@ -129,7 +129,7 @@ def _offsets_note(streams: list[QueryStreams]) -> str:
 
 
 def _nearest_by_offsets(streams: list[QueryStreams], position: _Position) -> list[dict[str, int]]:
-    """The nearest cuts before and after the requested position."""
+    """Return the nearest cuts before and after the requested position."""
     if position.moment is not None:
         oldest = oldest_agreeing(streams, {})
         return [oldest] if oldest is not None else []
@@ -154,7 +154,7 @@ def _by_time(histories: Mapping[str, History], clocks: Clocks, by: By, position:
 
 
 def _moment(clocks: Clocks, by: By, position: _Position) -> datetime:
-    """The time of the named epochs, or the newest time that all queries have reached."""
+    """Return the time of the named epochs, or the newest time that all queries have reached."""
     named = [clocks[query].times[epoch] for query, epoch in position.fixed.items()]
     moment = max((time for time in named if time is not None), default=None) if named else newest_moment(clocks)
     if moment is None or None in named:
@@ -181,8 +181,8 @@ def _no_cut(histories: Mapping[str, History], position: _Position, nearest: list
     return UnknownCutError(f"There is no cut of {choices(histories)}{position}.\n{hint}")
 
 
-def shared(streams: Sequence[QueryStreams]) -> set[Hashable]:
-    """The streams that more than one query reads."""
+def shared_streams(streams: Sequence[QueryStreams]) -> set[Hashable]:
+    """Return the streams that more than one query reads."""
     seen: set[Hashable] = set()
     twice: set[Hashable] = set()
     for query in streams:
@@ -192,16 +192,16 @@ def shared(streams: Sequence[QueryStreams]) -> set[Hashable]:
 
 
 def connected(streams: Sequence[QueryStreams]) -> bool:
-    """Whether all queries are linked through streams that they share."""
+    """Return whether all queries are linked through streams that they share."""
     alone = [{query.query} for query in streams]
-    together = [{query.query for query in streams if stream in query.streams} for stream in shared(streams)]
-    return len({*joined([*alone, *together]).values()}) == 1
+    together = [{query.query for query in streams if stream in query.streams} for stream in shared_streams(streams)]
+    return len({*connected_groups([*alone, *together]).values()}) == 1
 
 
 def newest_agreeing(
     streams: Sequence[QueryStreams], allowed: Mapping[str, Collection[int]] | None = None
 ) -> dict[str, int] | None:
-    """The newest of the allowed epochs at which all queries agree in every shared stream; None if there are none."""
+    """Return the newest allowed epochs at which all queries agree in every shared stream; None if there are none."""
     epochs = _candidates(streams, allowed or {})
     while _prune(streams, epochs):
         found = {query: max(numbers) for query, numbers in epochs.items()}
@@ -237,7 +237,7 @@ def _prune(streams: Sequence[QueryStreams], epochs: dict[str, list[int]]) -> boo
     changed = True
     while changed and all(epochs.values()):
         changed = False
-        for stream in shared(streams):
+        for stream in shared_streams(streams):
             readers = [query for query in streams if stream in query.streams]
             common = set.intersection(
                 *({reader.positions[epoch].get(stream) for epoch in epochs[reader.query]} for reader in readers)
@@ -252,7 +252,7 @@ def _prune(streams: Sequence[QueryStreams], epochs: dict[str, list[int]]) -> boo
 def _agree(streams: Sequence[QueryStreams], epochs: Mapping[str, int]) -> bool:
     return all(
         len({query.positions[epochs[query.query]].get(stream) for query in streams if stream in query.streams}) == 1
-        for stream in shared(streams)
+        for stream in shared_streams(streams)
     )
 
 
@@ -271,7 +271,7 @@ class Clock:
     """Epochs after which a missing epoch may have been newer."""
 
     def at(self, moment: datetime) -> int | None:
-        """The newest epoch whose time has not passed a moment; None if there is none, or if it is not sure."""
+        """Return the newest epoch whose time has not passed a moment; None if there is none, or if it is not sure."""
         after = bisect_right(self.known, moment, key=itemgetter(1))
         return None if not after or self.known[after - 1][0] in self.unsure else self.known[after - 1][0]
 
@@ -280,33 +280,33 @@ Clocks = Mapping[str, Clock]
 
 
 def event_time(entries: Sequence[Entry]) -> Clock:
-    """A query's epochs by their watermarks, which only move forward; the first epochs may have none."""
+    """Return a query's epochs by their watermarks, which only move forward; the first epochs may have none."""
     times = {entry.epoch: entry.watermark for entry in entries if entry.captured}
     return Clock(times, [(epoch, moment or _EVER) for epoch, moment in times.items()])
 
 
 def commit_time(entries: Sequence[Entry]) -> Clock:
-    """A query's epochs by their commit times."""
+    """Return a query's epochs by their commit times."""
     times = {entry.epoch: entry.committed_at for entry in entries if entry.captured}
     unsure = {entry.epoch for entry, after in pairwise(entries) if not after.captured or after.epoch != entry.epoch + 1}
     return Clock(times, [(epoch, moment) for epoch, moment in times.items() if moment], frozenset(unsure))
 
 
 def newest_moment(clocks: Clocks) -> datetime | None:
-    """The newest time that all queries have reached; None if a query has no times."""
+    """Return the newest time that all queries have reached; None if a query has no times."""
     newest = [max(filter(None, clock.times.values()), default=None) for clock in clocks.values()]
     return None if None in newest else min(time for time in newest if time is not None)
 
 
 def epochs_at(clocks: Clocks, moment: datetime, fixed: Mapping[str, int]) -> dict[str, int] | None:
-    """Each query's epoch at a moment, or its fixed epoch; None if one is not known."""
+    """Return each query's epoch at a moment, or its fixed epoch; None if one is not known."""
     found = {name: fixed[name] if name in fixed else clock.at(moment) for name, clock in clocks.items()}
     known = {name: epoch for name, epoch in found.items() if epoch is not None}
     return known if len(known) == len(found) else None
 
 
 def nearest_in_time(clocks: Clocks, moment: datetime) -> list[dict[str, int]]:
-    """The epochs at the last time before a moment and at the first time after it at which all are known."""
+    """Return the epochs at the last time before a moment and at the first time after it at which all are known."""
     times = sorted({time for clock in clocks.values() for time in clock.times.values() if time is not None})
     before = _first(clocks, (time for time in reversed(times) if time < moment))
     after = _first(clocks, (time for time in times if time > moment))

@@ -37,9 +37,9 @@ class Cut:
         self._store = _AtCut(store, self._snapshots)
         self._open = ExitStack()
         self.by = choice.by
-        """What the epochs have in common: ``offsets``, ``event_time`` or ``commit_time``."""
+        """The kind of agreement between the epochs: ``offsets``, ``event_time`` or ``commit_time``."""
         self.exact = choice.exact
-        """Whether all queries are known to reflect the same prefix of every source that they share."""
+        """True if all queries are known to reflect the same prefix of every source that they share."""
         self.note = choice.note
         """The same in words, including what is not known."""
 
@@ -71,7 +71,7 @@ class Cut:
         return self._store.sql(sql, **options)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per query: ``query``, ``epoch``, ``committed_at``, ``watermark``, ``rows`` (of all its tables)."""
+        """Return a row per query: ``query``, ``epoch``, ``committed_at``, ``watermark``, ``rows`` (of all tables)."""
         return self._frame([sum(snapshot.rows().values()) for snapshot in self._snapshots.values()])
 
     def _frame(self, rows: Sequence[Any]) -> pd.DataFrame:
@@ -120,7 +120,7 @@ class Cut:
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
-    """The sum; None if a number is not known."""
+    """Return the sum; None if a number is not known."""
     found = list(counts)
     known = [count for count in found if count is not None]
     return sum(known) if len(known) == len(found) else None

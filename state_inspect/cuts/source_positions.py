@@ -1,4 +1,4 @@
-"""How far each epoch has read its sources: for travel by source offset, and to compare epochs of several queries.
+"""Positions of epochs in their sources: for travel by source offset, and to compare epochs of several queries.
 
 Offsets have Spark's own form, as in ``snapshot.offsets``: Kafka's ``{"flights": {"0": 812}}``, Delta's with its
 ``reservoirId``, or a number. For Spark's file source, ``{"files": 100}`` is accepted in addition to its own
@@ -33,12 +33,12 @@ _NOTHING = (0, f"{0:032x}")
 
 @dataclass(frozen=True)
 class Source:
-    """How far an epoch's state reflects one source."""
+    """The part of one source that an epoch's state reflects."""
 
     offset: Any
     """The end offset, parsed; None if nothing has been read from the source."""
     facts: dict[str, Any] | None = None
-    """What the manifest records in addition to its offset."""
+    """The manifest's further facts on the source."""
     certain: bool = True
     """False if the query may have read more of the source in an epoch that is missing, before it left it out."""
 
@@ -68,7 +68,7 @@ def reflected(entries: Sequence[Entry]) -> list[dict[str | int, Source]]:
 
 
 def _certain(name: str, source: Source, last: Entry, *, follows: bool) -> bool:
-    """Whether a source that an epoch leaves out is unchanged: it was left out before, or the epoch follows the last."""
+    """Return whether a source that an epoch leaves out is unchanged: left out before, or the epoch follows the last."""
     return source.certain and (follows or name not in json.loads(last.offsets or "{}"))
 
 
@@ -80,7 +80,7 @@ class QueryStreams:
     positions: dict[int, Positions] = field(default_factory=dict)
     """By captured epoch, ascending. Streams with an unknown position are left out."""
     unknown: bool = False
-    """Whether, at the newest epoch, it has a source whose offset cannot be compared with other queries."""
+    """True if it has, at the newest epoch, a source whose offset cannot be compared with other queries."""
 
     @property
     def streams(self) -> set[Hashable]:
@@ -89,7 +89,7 @@ class QueryStreams:
 
 
 def streams_of(entries: Mapping[str, Sequence[Entry]]) -> list[QueryStreams]:
-    """The streams of some queries, by their captured entries; streams that are the same have the same name."""
+    """Return the streams of some queries, by their captured entries; streams that are the same have the same name."""
     folders = _Folders()
     read = {query: reflected(captured) for query, captured in entries.items()}
     for query, epochs in read.items():
@@ -122,15 +122,15 @@ class _Folders:
         self._members.setdefault(("under", _without_partitions(facts["under"])), set()).add(source)
 
     def name(self, source: _Key) -> Hashable | None:
-        """The name of the stream that a source reads; None if it is not a file source."""
+        """Return the name of the stream that a source reads; None if it is not a file source."""
         if not self._names:
-            self._names = joined(self._members.values())
+            self._names = connected_groups(self._members.values())
         number = self._names.get(source)
         return None if number is None else ("files", number)
 
 
-def joined(groups: Iterable[Collection[K]]) -> dict[K, int]:
-    """A number for each set of members that are connected through groups."""
+def connected_groups(groups: Iterable[Collection[K]]) -> dict[K, int]:
+    """Return a number for each set of members that are connected through groups."""
     names: dict[K, int] = {}
     for number, group in enumerate(groups):
         before = {names[member] for member in group if member in names}
@@ -140,7 +140,7 @@ def joined(groups: Iterable[Collection[K]]) -> dict[K, int]:
 
 
 def _without_partitions(folder: str) -> str:
-    """A folder without trailing Hive partitions such as ``day=1``: they belong to the position, not the stream."""
+    """Return a folder without trailing Hive partitions such as ``day=1``, which belong to the position."""
     parts = folder.split("/")
     while parts and "=" in parts[-1].replace("%3D", "="):
         parts.pop()
@@ -148,7 +148,7 @@ def _without_partitions(folder: str) -> str:
 
 
 def _parts(key: _Key, source: Source, folders: _Folders) -> Positions | None:
-    """A source's streams and positions; None if they cannot be compared."""
+    """Return a source's streams and positions; None if they cannot be compared."""
     if not source.certain:
         return None
     folder = folders.name(key)
@@ -172,7 +172,7 @@ def _of_files(folder: Hashable, offset: Any, facts: dict[str, Any] | None) -> Po
 
 
 def _of_offset(offset: Any, facts: dict[str, Any] | None) -> Positions | None:
-    """The streams and positions of an offset; None if it cannot be compared with those of other queries."""
+    """Return the streams and positions of an offset; None if it cannot be compared with those of other queries."""
     if not isinstance(offset, dict):
         return None
     start = (facts or {}).get("start")
@@ -188,7 +188,7 @@ def _of_offset(offset: Any, facts: dict[str, Any] | None) -> Positions | None:
 
 
 def _is_topic(partitions: Any) -> bool:
-    """Whether a value holds Kafka's offsets by partition number."""
+    """Return whether a value holds Kafka's offsets by partition number."""
     return (
         isinstance(partitions, dict)
         and bool(partitions)
@@ -197,7 +197,7 @@ def _is_topic(partitions: Any) -> bool:
 
 
 def _read(partitions: Any) -> Hashable:
-    """The offsets of a topic's partitions that have been read; empty partitions added later make no difference."""
+    """Return the offsets of a topic's partitions that were read; empty partitions make no difference."""
     return tuple(sorted((name, offset) for name, offset in partitions.items() if offset > 0))
 
 
@@ -206,7 +206,7 @@ class _IncomparableError(Exception):
 
 
 def epoch_at_offset(entries: Sequence[Entry], query: str, offset: Any) -> Entry:
-    """The newest captured epoch that reflects no more than a source offset.
+    """Return the newest captured epoch that reflects no more than a source offset.
 
     The offset is that of the query's only source; or a list with an offset for each source in the query's order, None
     for a source that does not matter; or, if the sources have names, a dict by name that may leave sources out. JSON
@@ -234,7 +234,7 @@ def epoch_at_offset(entries: Sequence[Entry], query: str, offset: Any) -> Entry:
 
 
 def _per_source(offset: Any, sources: Mapping[str | int, Source]) -> dict[str | int, Any]:
-    """The limit of each source that has a limit."""
+    """Return the limit of each source that has a limit."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -288,7 +288,7 @@ def _files_within(offset: Any, facts: dict[str, Any] | None, limit: Any) -> bool
 
 
 def within(offset: Any, limit: Any) -> bool:
-    """Whether a parsed offset is at or before another of the same source, part by part."""
+    """Return whether a parsed offset is at or before another of the same source, part by part."""
     if isinstance(offset, dict) and isinstance(limit, dict):
         if "reservoirId" in offset or "reservoirId" in limit:
             return _delta(offset, limit)
@@ -315,7 +315,7 @@ def _number(part: Any) -> int | float:
 
 
 def _shown(entry: Entry) -> str:
-    """An entry's offsets as the caller would write them."""
+    """Return an entry's offsets as the caller would write them."""
     offsets = json.loads(entry.offsets or "[]")
     shown = json.dumps(offsets[0] if isinstance(offsets, list) and len(offsets) == 1 else offsets)
     files = [facts["files"] for facts in by_source(json.loads(entry.sources or "[]")).values() if _has_files(facts)]

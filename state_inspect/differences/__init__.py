@@ -1,1 +1,1 @@
-"""What differs between epochs, what happened to a key, and why."""
+"""Differences between epochs, histories of keys, and causes of changes."""

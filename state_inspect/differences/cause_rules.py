@@ -1,4 +1,4 @@
-"""What each of Spark's stateful operators can do to its state, and therefore what must have caused a change.
+"""Rules for the cause of a change: what each of Spark's stateful operators can do to its state.
 
 A cause is named only if it is the only possible one. The rules follow from how Spark's operators work (a batch first
 processes its input, then evicts, and evicts only what the watermark has passed), and were checked against runs of each
@@ -19,7 +19,7 @@ _NO_TIMEOUT = -1
 
 @dataclass(frozen=True)
 class EpochFacts:
-    """What is known about the epoch of a change. Times are in milliseconds since 1970."""
+    """Facts on the epoch of a change. Times are in milliseconds since 1970."""
 
     epoch: int
     watermark: int | None
@@ -27,11 +27,11 @@ class EpochFacts:
     began: int | None
     """The batch's processing time; None if it is not known."""
     no_input: bool
-    """Whether the operator is known to have received no rows."""
+    """True if the operator is known to have received no rows."""
     single: bool
-    """Whether the previous epoch is captured too, so that the change happened in this very batch."""
+    """True if the previous epoch is captured too, so that the change happened in this very batch."""
     only_operator: bool
-    """Whether the query has no other stateful operator, whose watermark would lag behind the query's."""
+    """True if the query has no other stateful operator, whose watermark would lag behind the query's."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class KeyEvent:
     ends: int | None = None
     """The end of the row's session before the change, in milliseconds."""
     expired: int | None = None
-    """When the row's timer, timeout or time to live was due before the change."""
+    """The due time of the row's timer, timeout or time to live before the change."""
     written: EpochFacts | None = None
     """The epoch that wrote the row's previous values."""
     timers: tuple[int, ...] | None = ()
-    """When the timers that the key had before this epoch were due; None if that is not known."""
+    """The due times of the timers that the key had before this epoch; None if they are not known."""
 
 
 Rule = Callable[[KeyEvent, EpochFacts], str]
@@ -112,7 +112,7 @@ def _group_state(event: KeyEvent, facts: EpochFacts) -> str:
 
 
 def _may_have_timed_out(timeout: int, written: EpochFacts | None, facts: EpochFacts) -> bool:
-    """Whether a timeout may have been due; the checkpoint does not record the query's kind of time."""
+    """Return whether a timeout may have been due; the checkpoint does not record the query's kind of time."""
     if facts.watermark is None:
         return True
     by_event_time = timeout <= facts.watermark
@@ -204,7 +204,7 @@ _RULES: dict[str, Rule] = {
 
 
 def rule_of(operator: Operator | None, *, timers: bool = False) -> Rule:
-    """The rule for an operator's changes, or for its registered timers; an unknown operator's names no cause."""
+    """Return the rule for an operator's changes, or for its registered timers; an unknown operator's names no cause."""
     if operator is None:
         return _unknown
     if operator.name.startswith("transformWithState"):

@@ -1,4 +1,4 @@
-"""Why keys changed: the changes of some keys, each with its cause if that can be known."""
+"""Causes of changes: the changes of some keys, each with its cause if that can be known."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
@@ -19,12 +18,12 @@ from streamstate.snapshots.store.changelog import operator_of
 from streamstate.snapshots.store.duckdb_sql import quoted, same
 from streamstate.snapshots.store.entries import Entries
 from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, EpochFacts, KeyEvent, Rule, rule_of
-from streamstate.state_inspect.differences.diff_sql import Columns
+from streamstate.state_inspect.differences.diff_sql import TableColumns
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.small_append import FEW_KEYS, hashed_as
+from streamstate.state_inspect.unix_time import milliseconds
 
-_EPOCH_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 TIMEOUT, TTL, TIMER = "timeoutTimestamp", "ttlExpirationMs", "expiration_timestamp_ms"
 """Spark's columns with the time at which a row expires, in milliseconds: of ``applyInPandasWithState``, of a variable
 with a time to live, of registered timers."""
@@ -37,7 +36,7 @@ class Caused:
     epoch: int
     removed: bool
     same: bool
-    """Whether it was written again with the same values."""
+    """True if it was written again with the same values."""
     cause: str
     version: Mapping[str, Any]
     """The version that was written or removed: ``_valid_from``, ``_valid_to`` and the requested columns."""
@@ -57,20 +56,13 @@ class KeyRows:
 
 
 class Causes:
-    """Finds the causes of changes in the state tables of one query.
-
-    Args:
-        index: the index.
-        entries: the manifest.
-        columns: the columns of a state table.
-        versions_of: the interval table of at least some keys of a state table, with the epochs from one to another.
-    """
+    """Finds the causes of changes in the state tables of one query."""
 
     def __init__(
         self,
         index: Index,
         entries: Entries,
-        columns: Callable[[str], Columns],
+        columns: Callable[[str], TableColumns],
         versions_of: Callable[[str, pa.Table, int, int], IntervalTable],
     ) -> None:
         self._index = index
@@ -81,7 +73,7 @@ class Causes:
         self._tables = entries.tables
 
     def of(self, keys: KeyRows, first: int, last: int) -> dict[int, list[Caused]]:
-        """The changes of some keys after epoch ``first`` up to ``last``, by the keys' numbers, ascending by epoch."""
+        """Return the changes of some keys after epoch ``first`` up to ``last``, ascending, by the keys' numbers."""
         if not keys.table.covers(first, last):
             only = keys.rows.select(keys.table.key_columns)
             keys = replace(keys, table=self._versions_of(keys.name, only, first, last))
@@ -124,7 +116,7 @@ class Causes:
         return Caused(change.epoch, change.removed, change.same, cause, change.version)
 
     def _at_kept_epochs(self, versions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """A key's versions; those of dropped epochs as seen by the next epoch that is kept.
+        """Return a key's versions; those of dropped epochs as seen by the next epoch that is kept.
 
         Retention drops epochs from the manifest shortly before it rewrites the changelog.
         """
@@ -137,7 +129,7 @@ class Causes:
         return [version for version in moved if version["_valid_from"] != version["_valid_to"]]
 
     def _timers_of(self, name: str) -> str | None:
-        """The table of registered timers of the operator that a state table belongs to."""
+        """Return the table of registered timers of the operator that a state table belongs to."""
         prefix = f"{_operator_id(name)}_timers"
         named = [table for table in self._tables if table.startswith(prefix)]
         return next((table for table in named if _is_timers(self._columns(table))), None)
@@ -167,7 +159,7 @@ _Standing = Mapping[int, Sequence[_Timer]] | None
 
 
 def _before(standing: _Standing, row: int, epoch: int) -> tuple[int, ...] | None:
-    """When the timers that a key had before an epoch were due."""
+    """Return the due times of the timers that a key had before an epoch."""
     if standing is None:
         return None
     return tuple(time for start, end, time in standing.get(row, ()) if start < epoch <= end)
@@ -188,7 +180,7 @@ class _Change:
 
 
 def _changes(versions: Sequence[dict[str, Any]], first: int, last: int) -> Iterator[_Change]:
-    """The changes of one key after epoch ``first`` up to ``last``."""
+    """Yield the changes of one key after epoch ``first`` up to ``last``."""
     for at, version in enumerate(versions):
         start, end = version["_valid_from"], version["_valid_to"]
         before = versions[at - 1] if at and versions[at - 1]["_valid_to"] == start else None
@@ -200,12 +192,12 @@ def _changes(versions: Sequence[dict[str, Any]], first: int, last: int) -> Itera
 
 
 def _at_start(version: Mapping[str, Any], table: IntervalTable) -> bool:
-    """Whether the epoch that wrote a version is unknown."""
+    """Return whether the epoch that wrote a version is unknown."""
     return version.get("_valid_from") in {*table.starts, table.low}
 
 
 def _versions(keys: KeyRows, first: int, last: int) -> str:
-    """SQL for the versions of some keys that were valid between two epochs, with the columns that tell causes."""
+    """Return SQL for the versions of some keys between two epochs, with the columns that determine causes."""
     table = keys.table
     values = table.value_columns
     mark = table.schema.field(values[-1]) if values else None
@@ -232,7 +224,7 @@ def _versions(keys: KeyRows, first: int, last: int) -> str:
 
 
 def _repeats(values: Sequence[str], window: str, follows: str) -> str:
-    """SQL for whether a version has the values of the version that it replaced."""
+    """Return SQL for whether a version has the values of the version that it replaced."""
     equal = [f"lag({quoted(name)}) {window} IS NOT DISTINCT FROM {quoted(name)}" for name in values]
     return f"({' AND '.join([follows, *equal])})"
 
@@ -244,7 +236,7 @@ def _expiry(table: IntervalTable) -> str:
 
 
 def _session_end(table: IntervalTable) -> str:
-    """SQL for the end of a session window, which is in a struct of any name."""
+    """Return SQL for the end of a session window, which is in a struct of any name."""
     for name in table.value_columns:
         kind = table.schema.field(name).type
         names = [field.name for field in kind] if pa.types.is_struct(kind) else []
@@ -254,7 +246,7 @@ def _session_end(table: IntervalTable) -> str:
 
 
 class _EpochFactsOf:
-    """What the rules need to know of the captured epochs, each found out when it is asked for."""
+    """The captured epochs' facts for the rules, each computed on first use."""
 
     def __init__(self, entries: Entries) -> None:
         self._entries = entries
@@ -281,8 +273,8 @@ class _EpochFactsOf:
         return EpochFacts(
             epoch,
             # 0 if there was none; None if Spark had purged it.
-            watermark=_ms(watermark[at]) if watermark[at] else None if offsets[at] is None else 0,
-            began=None if began[at] is None else _ms(began[at]),
+            watermark=milliseconds(watermark[at]) if watermark[at] else None if offsets[at] is None else 0,
+            began=None if began[at] is None else milliseconds(began[at]),
             # Another operator may emit rows that it held back, although nothing was read.
             no_input=self._is_only_operator and single and read_nothing,
             single=single,
@@ -290,16 +282,11 @@ class _EpochFactsOf:
         )
 
 
-def _ms(moment: datetime) -> int:
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH_ZERO) // timedelta(milliseconds=1)
-
-
 def _operator_id(table: str) -> str:
-    """The operator's part of a table's name, such as ``op0``."""
+    """Return the operator's part of a table's name, such as ``op0``."""
     found = re.match(r"op\d+", table)
     return found[0] if found else table
 
 
-def _is_timers(table: Columns) -> bool:
+def _is_timers(table: TableColumns) -> bool:
     return not table.value_columns and table.key_columns[-1].startswith(TIMER) and len(table.key_columns) > 1

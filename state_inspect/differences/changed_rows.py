@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from streamstate.errors import UnknownColumnError
 from streamstate.snapshots.store.duckdb_sql import quoted
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.differences.diff_sql import REMOVED, DiffSQL
-from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.results.results import result_plan, state_of, table_of_result, with_results
 from streamstate.state_inspect.snapshot import snapshot_at
 from streamstate.state_inspect.state_table import Filters, order_sql
@@ -55,7 +55,7 @@ class ChangedRows:
         """The state table."""
 
     def count(self, *, where: str | None = None, contains: Mapping[str, str] | None = None) -> int:
-        """The number of differing keys whose row meets a condition; see :meth:`StateTable.count`."""
+        """Return the number of differing keys whose row meets a condition; see :meth:`StateTable.count`."""
         return int(self._filtered(where, contains, "SELECT count(*) AS n")["n"][0].as_py())
 
     def page_arrow(
@@ -68,7 +68,7 @@ class ChangedRows:
         where: str | None = None,
         contains: Mapping[str, str] | None = None,
     ) -> ChangedPage:
-        """A slice of the differing keys, in a stable order; see :meth:`StateTable.page`."""
+        """Return a slice of the differing keys, in a stable order; see :meth:`StateTable.page`."""
         order = order_sql(self._table.key_columns, order_by, self._check, descending=descending)
         found = self._filtered(where, contains, "SELECT *", f"ORDER BY {order} LIMIT {limit} OFFSET {offset}")
         names, keys = self._table.columns, self._table.key_columns
@@ -78,7 +78,7 @@ class ChangedRows:
         return ChangedPage(found["_change"].to_pylist(), found.select(names).cast(schema), before.cast(schema))
 
     def _rows(self) -> str:
-        """All differing keys with the state's column names, and the earlier values under names of our own."""
+        """Return all differing keys with the state's column names, and the earlier values under names of our own."""
         keys = [
             f"{number} AS {quoted(name)}" for number, name in zip(self._sql.keys, self._table.key_columns, strict=True)
         ]

@@ -1,4 +1,4 @@
-"""What differs in a state table between two epochs, of one query or of two branches."""
+"""Differences of a state table between two epochs, of one query or of two branches."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.state_inspect.branches.ancestors import branch_names
+from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import Caused, KeyRows
 from streamstate.state_inspect.differences.diff_sql import (
@@ -30,7 +31,6 @@ from streamstate.state_inspect.differences.diff_sql import (
 )
 from streamstate.state_inspect.differences.held_rows import HeldRows, Readable
 from streamstate.state_inspect.frames import as_html, to_pandas
-from streamstate.state_inspect.recorded_query import QueryHistory
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 _SHOWN = 20
@@ -40,7 +40,7 @@ class Explains(Protocol):
     """Finds the causes of changes, as :class:`Causes` does."""
 
     def of(self, keys: KeyRows, first: int, last: int) -> dict[int, list[Caused]]:
-        """The changes of some keys after epoch ``first`` up to ``last``."""
+        """Return the changes of some keys after epoch ``first`` up to ``last``."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Diff:
         return dict(zip(CHANGES, (sides["new"] - n, sides["old"] - n, changed), strict=True))
 
     def summary(self) -> DiffSummary:
-        """The counts and, for each column, in how many of the changed keys it differs, and how far it moved.
+        """Return the counts and, for each column, in how many of the changed keys it differs, and how far it moved.
 
         Numbers, decimals, dates and timestamps can be subtracted; differences of dates and timestamps are durations.
 
@@ -187,7 +187,7 @@ class Diff:
         return DiffSummary(self.counts, pd.DataFrame(rows, columns=columns, dtype=object))
 
     def movers(self, column: str | None = None, n: int = 10) -> pd.DataFrame:
-        """The changed keys in which a column moved the most, up or down. The columns are those of :meth:`page`.
+        """Return the changed keys in which a column moved the most, up or down. The columns are those of :meth:`page`.
 
         Args:
             column: a value column that can be subtracted; may be left out if there is only one.
@@ -224,7 +224,7 @@ class Diff:
         order_by: str | None = None,
         descending: bool = False,
     ) -> pd.DataFrame:
-        """A slice of the differing keys, in a stable order, with the causes; :meth:`page_arrow` returns it as Arrow.
+        """Return a slice of the differing keys with causes, in a stable order; :meth:`page_arrow` returns Arrow.
 
         Columns: ``_change`` (``added``, ``removed``, ``changed``), the key; for each value column ``<column>_old``,
         ``<column>_new`` and, if it can be subtracted, ``<column>_delta``; ``_cause``; ``_epochs`` (the epochs between
@@ -264,7 +264,7 @@ class Diff:
         return self._page(self._index.query(numbered(self._sql.joined(change), order, limit, offset)))
 
     def held(self) -> HeldRows:
-        """The differing keys for reading many pages, sorted by any column and searched by key.
+        """Return the differing keys for reading many pages, sorted by any column and searched by key.
 
         The two epochs are compared once; :meth:`page` compares them at every call. Close it, or use it in a ``with``
         block.
@@ -276,7 +276,7 @@ class Diff:
         return HeldRows(self._index, self._sql, [*self._columns().items()], len(self), self._page)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All three as one frame: ``_change`` (``added``, ``removed``, ``changed``), the key, old and new values."""
+        """Return all three as one frame: ``_change`` (such as ``added``), the key, old and new values."""
         names = {"_change": "_change", **self._named(o="_old", n="_new")}
         parts = [self._index.query(self._sql.named(change, names)) for change in (ADDED, REMOVED, CHANGED)]
         return to_pandas(pa.concat_tables(parts))
@@ -292,7 +292,7 @@ class Diff:
         return f"<Diff of {self.table} from {' to '.join(self._ends())}: {counts}{self._not_compared()}>"
 
     def _ends(self) -> tuple[str, str]:
-        """The two epochs for a title, with their queries if these differ."""
+        """Return the two epochs for a title, with their queries if these differ."""
         if self.sides is None:
             return f"epoch {self.a}", f"{self.b}"
         a, b = self.queries
@@ -318,11 +318,11 @@ class Diff:
         return "".join(parts)
 
     def _columns(self) -> dict[str, str]:
-        """The page's columns by their names in the statements."""
+        """Return the page's columns by their names in the statements."""
         return {"_change": "_change", **self._named(o="_old", n="_new", d="_delta")}
 
     def _named(self, **suffixes: str) -> dict[str, str]:
-        """The keys and what is wanted of each value (old, new, delta), by their names in the statements."""
+        """Return the keys and the wanted sides of each value (old, new, delta), by their names in the statements."""
         named = dict(zip(self._sql.keys, self._table.key_columns, strict=True))
         for at, name in enumerate(self._table.value_columns):
             for side, suffix in suffixes.items():
@@ -342,7 +342,7 @@ class Diff:
         return self._sql.order(found, descending=descending)
 
     def _page(self, found: pa.Table, causes: bool = True) -> pa.Table:  # noqa: FBT001, FBT002 (for HeldRows)
-        """The rows of a statement as a page."""
+        """Return the rows of a statement as a page."""
         named = self._columns()
         columns = [self._as_shown(number, found[number]) for number in named]
         caused = self._caused(found) if causes else {}
@@ -372,7 +372,7 @@ class Diff:
 
 
 def _explained(events: Sequence[Caused], *, gone: bool) -> tuple[str, list[int]]:
-    """The cause of a key's change, and the epochs at which it changed."""
+    """Return the cause of a key's change, and the epochs at which it changed."""
     changes = [event for event in events if not event.same]
     if not changes:
         return UNKNOWN, []

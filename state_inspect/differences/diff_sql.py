@@ -20,7 +20,7 @@ CHANGES = ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 _MICROSECONDS_A_DAY = 86_400_000_000
 
 
-class Columns(Protocol):
+class TableColumns(Protocol):
     """The columns of a state table that is compared."""
 
     @property
@@ -48,7 +48,7 @@ class DiffSQL:
     few = 1_000
     """Up to so many versions, both sides together, are better grouped by their keys than joined."""
 
-    def __init__(self, table: Columns, old: str, new: str) -> None:
+    def __init__(self, table: TableColumns, old: str, new: str) -> None:
         self.table = table
         self._sources = {"old": old, "new": new}
         self.keys = [f"k{at}" for at in range(len(table.key_columns))]
@@ -59,7 +59,7 @@ class DiffSQL:
 
     @classmethod
     def between(cls, tables: tuple[IntervalTable, IntervalTable], a: int, b: int) -> DiffSQL:
-        """The statements for a state table from epoch ``a`` to epoch ``b``, in the interval tables that have them."""
+        """Return the statements for a state table from epoch ``a`` to ``b``, in the interval tables with them."""
         old, new = tables
         if old is new:
             return cls(new, *(f"{new.relation} WHERE {_only_at(*epochs)}" for epochs in ((a, b), (b, a))))
@@ -68,19 +68,19 @@ class DiffSQL:
         return made
 
     def named(self, kind: str, names: Mapping[str, str]) -> str:
-        """The rows of one kind sorted by key, with some columns under their names."""
+        """Return the rows of one kind sorted by key, with some columns under their names."""
         columns = ", ".join(f"{number} AS {quoted(name)}" for number, name in names.items())
         order = ", ".join(f"rows.{key}" for key in self.keys)  # not the alias of another column
         return f"SELECT {columns} FROM ({self.joined(kind)}) AS rows ORDER BY {order}"
 
     def sizes(self) -> str:
-        """The number of versions of each side, as rows of ``side`` and ``n``."""
+        """Return the number of versions of each side, as rows of ``side`` and ``n``."""
         return " UNION ALL ".join(
             f"SELECT '{side}' AS side, count(*) AS n FROM {rows}" for side, rows in self._sources.items()
         )
 
     def in_both(self) -> str:
-        """The number of keys with a version on both sides, ``n``, and of those whose values differ, ``changed``."""
+        """Return SQL for the keys with a version on both sides, ``n``, and those that differ, ``changed``."""
         # A join on the hash compares the keys once per pair; a join on the keys would hash them again.
         keys = same("old", "new", self.table.key_columns)
         return (
@@ -108,7 +108,7 @@ class DiffSQL:
         )
 
     def order(self, number: str | None, *, descending: bool) -> str:
-        """The ORDER BY list: a column, if one is given, then the keys."""
+        """Return the ORDER BY list: a column, if one is given, then the keys."""
         direction = "DESC" if descending else "ASC"
         if number is None:
             return ", ".join(f"{key} {direction} NULLS LAST" for key in self.keys)
@@ -131,15 +131,15 @@ class DiffSQL:
         return f"SELECT {', '.join(numbers)} FROM ({self.joined(CHANGED)})"
 
     def is_ratio(self, at: int) -> bool:
-        """Whether a column's delta can be a share of its value: not that of a time."""
+        """Return whether a column's delta can be a share of its value: not that of a time."""
         return not is_duration(self._kind(at))
 
     def number_where(self, at: int) -> str:
-        """The condition that a column's delta is a number other than 0."""
+        """Return the condition that a column's delta is a number other than 0."""
         return f"d{at} <> 0 AND {_is_number(f'd{at}', self._kind(at))}"
 
     def movers(self, at: int, limit: int) -> str:
-        """The rows in which a column moved the most, numbered."""
+        """Return the rows in which a column moved the most, numbered."""
         moved = f"{self.joined(CHANGED)} WHERE {self.number_where(at)}"
         return numbered(moved, self.order(f"abs(d{at})", descending=True), limit)
 
@@ -147,7 +147,7 @@ class DiffSQL:
         return self.table.schema.field(self.table.value_columns[at]).type
 
     def joined(self, kind: str | None) -> str:
-        """All differing rows, or those of one kind: ``_change``, ``_hash``, keys, each value's old, new, delta."""
+        """Return SQL for differing rows: ``_change``, ``_hash``, keys, each value's old, new, delta."""
         keys = [
             f"coalesce(new.{quoted(name)}, old.{quoted(name)}) AS {number}"
             for number, name in zip(self.keys, self.table.key_columns, strict=True)
@@ -188,12 +188,12 @@ class DiffSQL:
         return f"({' OR '.join(unequal) or 'false'})"
 
     def _distinct(self, old: str, new: str, kind: pa.DataType) -> str:
-        """SQL for whether two values of a type differ."""
+        """Return SQL for whether two values of a type differ."""
         return f"{old} IS DISTINCT FROM {new}"
 
 
 def numbered(rows: str, order: str, limit: int, offset: int = 0) -> str:
-    """A slice of the rows of a SELECT in an order; ``_row`` numbers them from 0."""
+    """Return a slice of the rows of a SELECT in an order; ``_row`` numbers them from 0."""
     return (
         f"SELECT row_number() OVER (ORDER BY {order}) - 1 AS _row, * FROM"
         f" ({rows} ORDER BY {order} LIMIT {limit} OFFSET {offset}) ORDER BY _row"
@@ -207,7 +207,7 @@ def check_change(change: str | None) -> None:
 
 
 def _only_at(epoch: int, other_epoch: int) -> str:
-    """The condition that a version is valid at one epoch and not at another."""
+    """Return the condition that a version is valid at one epoch and not at another."""
     if epoch <= other_epoch:
         return f"_valid_from <= {epoch} AND _valid_to > {epoch} AND _valid_to <= {other_epoch}"
     return f"_valid_from > {other_epoch} AND _valid_from <= {epoch} AND _valid_to > {epoch}"
@@ -218,7 +218,7 @@ def _is_number(delta: str, kind: pa.DataType) -> str:
 
 
 def _delta(kind: pa.DataType, at: int) -> str | None:
-    """SQL for a column's new value minus its old value; None if its type cannot be subtracted."""
+    """Return SQL for a column's new value minus its old value; None if its type cannot be subtracted."""
     if pa.types.is_integer(kind):
         wide = "HUGEINT" if kind.bit_width == 64 else "BIGINT"
         return f"n{at}::{wide} - o{at}::{wide}"
@@ -234,5 +234,5 @@ def _delta(kind: pa.DataType, at: int) -> str | None:
 
 
 def is_duration(kind: pa.DataType) -> bool:
-    """Whether a column's deltas are microseconds."""
+    """Return whether a column's deltas are microseconds."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))

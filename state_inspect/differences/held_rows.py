@@ -67,7 +67,7 @@ class HeldRows:
             self._source = "temp.held_rows"
 
     def count(self, *, change: str | None = None, contains: str = "") -> int:
-        """The number of differing keys.
+        """Return the number of differing keys.
 
         Args:
             change: count only ``added``, ``removed`` or ``changed`` keys.
@@ -86,7 +86,7 @@ class HeldRows:
         return int(found["n"][0].as_py())
 
     def page(self, offset: int = 0, limit: int = 20, **options: Any) -> pd.DataFrame:
-        """A slice of the differing keys as a pandas frame; see :meth:`page_arrow`."""
+        """Return a slice of the differing keys as a pandas frame; see :meth:`page_arrow`."""
         return to_pandas(self.page_arrow(offset, limit, **options))
 
     def page_arrow(
@@ -102,7 +102,7 @@ class HeldRows:
         relative: bool = False,
         causes: bool = True,
     ) -> pa.Table:
-        """A slice of the differing keys as an Arrow table. The columns are those of :meth:`Diff.page`.
+        """Return a slice of the differing keys as an Arrow table. The columns are those of :meth:`Diff.page`.
 
         Args:
             offset: the number of rows to skip.
@@ -133,7 +133,7 @@ class HeldRows:
         return self._made(self._query(sql, parameters), causes)
 
     def moved(self) -> set[int]:
-        """The positions in a page of the differences that are not 0 for some changed key, from a single query.
+        """Return the positions in a page of the differences that are not 0 for some changed key, from a single query.
 
         Example:
             >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
@@ -169,7 +169,7 @@ class HeldRows:
         return (f" WHERE {' AND '.join(parts)}" if parts else ""), parameters
 
     def opening_order(self) -> dict[str, Any]:
-        """The order in which a diff is shown first: the largest relative changes of the first number that moved.
+        """Return the order in which a diff is shown first: the largest relative changes of the first number that moved.
 
         Example:
             >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
@@ -197,7 +197,7 @@ class HeldRows:
         return f"{share} {direction} NULLS LAST, {self._sql.order(size, descending=descending)}"
 
     def _number(self, order_by: str | int) -> str:
-        """The column's name in the statements."""
+        """Return the column's name in the statements."""
         if isinstance(order_by, int) and 0 <= order_by < len(self._columns):
             return self._columns[order_by][0]
         found = next((number for number, name in self._columns if name == order_by), None)

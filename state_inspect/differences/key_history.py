@@ -16,11 +16,12 @@ from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.snapshots.store.layout import TIME
 from streamstate.snapshots.store.names import unused
 from streamstate.state_inspect.branches.ancestors import ancestors
+from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import KeyRows
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.keys import key_condition, key_of, typed_key
-from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
+from streamstate.state_inspect.keys.key_rows import given_key, key_condition, typed_key
+from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.results.results import (
     RESULT,
     plan_throughout,
@@ -29,7 +30,6 @@ from streamstate.state_inspect.results.results import (
     with_result,
 )
 from streamstate.state_inspect.snapshot import choose_table
-from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.values import canonical
 
@@ -55,18 +55,18 @@ class _Part:
     """Ascending by epoch."""
 
     def key(self, row: _Row) -> Any:
-        """What tells a row's key from the others that were asked for."""
+        """Return the part of a row's key that the caller did not give."""
         return canonical([row.get(number) for number in self.keys])
 
     def row_values(self, row: _Row) -> dict[str, Any]:
-        """The values of a row, by column."""
+        """Return the values of a row, by column."""
         return {field.name: canonical(row.get(number)) for number, field in self.values.items()}
 
 
 def key_history(
-    query: RecordedQuery, table: str | None, given: Mapping[str, Any], *, ancestors: bool = False, result: bool = False
+    query: CapturedQuery, table: str | None, given: Mapping[str, Any], *, ancestors: bool = False, result: bool = False
 ) -> pa.Table:
-    """The changes of a key, or of all keys with some values; see :meth:`History.key_history`."""
+    """Return the changes of a key, or of all keys with some values; see :meth:`History.key_history`."""
     if ancestors:
         return _united(_inherited(query, table, given), with_query=True)
     query.live_entry()  # raises if no epoch is captured
@@ -75,13 +75,13 @@ def key_history(
     return _united([_of_state(query, choose_table(table, query.tables(), query.name), given)])
 
 
-def _of_state(query: RecordedQuery, name: str, given: Mapping[str, Any]) -> _Part:
+def _of_state(query: CapturedQuery, name: str, given: Mapping[str, Any]) -> _Part:
     log = query.columns(name)
     key = TableKey.of(query, name).given(given, whole=False)
     return _part(query, name, query.versions_of(name, typed_key(key, log.schema), -1), key)
 
 
-def _of_result(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> _Part:
+def _of_result(query: CapturedQuery, table: str | None, given: Mapping[str, Any]) -> _Part:
     """With the columns that the query returns."""
     newest = query.live_entry()
     name = table_of_result(query, table, query.tables(), newest.epoch)
@@ -93,7 +93,7 @@ def _of_result(query: RecordedQuery, table: str | None, given: Mapping[str, Any]
     return _part(query, name, with_result(versions, plan, name, newest.epoch), in_state)
 
 
-def _part(query: RecordedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> _Part:
+def _part(query: CapturedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> _Part:
     of_state = enumerate(zip(table.state.key_columns, table.key_columns, strict=True))
     keys = {f"k{at}": _field(table, shown) for at, (own, shown) in of_state if own not in key}
     values = {f"v{at}": _field(table, column) for at, column in enumerate(table.value_columns)}
@@ -104,8 +104,8 @@ def _field(table: IntervalTable, column: str) -> pa.Field:
     return table.schema.field(column).remove_metadata()
 
 
-def _inherited(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> list[_Part]:
-    """A key's history that begins in a fork's ancestors, oldest first."""
+def _inherited(query: CapturedQuery, table: str | None, given: Mapping[str, Any]) -> list[_Part]:
+    """Return a key's history that begins in a fork's ancestors, oldest first."""
     found = ancestors(query)
     queries = [query, *(ancestor.history.recorded for ancestor in found)]
     name = choose_table(table, list(dict.fromkeys(name for branch in queries for name in branch.tables())), query.name)
@@ -122,8 +122,8 @@ def _inherited(query: RecordedQuery, table: str | None, given: Mapping[str, Any]
     return parts
 
 
-def _edits(before: Sequence[_Part], part: _Part, fork: RecordedQuery, epoch: int) -> list[_Row]:
-    """A row for each edit of a fork's state at the epoch that it shares with its parent."""
+def _edits(before: Sequence[_Part], part: _Part, fork: CapturedQuery, epoch: int) -> list[_Row]:
+    """Return a row for each edit of a fork's state at the epoch that it shares with its parent."""
     earlier = {earlier.key(row): (earlier, row) for earlier in before for row in earlier.rows}
     own = {part.key(row): row for row in part.rows if row["epoch"] <= epoch}
     found: list[_Row] = []
@@ -144,7 +144,7 @@ def _edits(before: Sequence[_Part], part: _Part, fork: RecordedQuery, epoch: int
 
 
 def _united(parts: Sequence[_Part], *, with_query: bool = False) -> pa.Table:
-    """The changes of all parts as a table; the columns of the newest part come first."""
+    """Return the changes of all parts as a table; the columns of the newest part come first."""
     newest_first = [*reversed(parts)]
     keys = {field.name: field for part in newest_first for field in part.keys.values()}
     values = {field.name: field for part in newest_first for field in part.values.values()}
@@ -161,11 +161,11 @@ def _united(parts: Sequence[_Part], *, with_query: bool = False) -> pa.Table:
     return _table(columns)
 
 
-def key_life(query: RecordedQuery, given: Mapping[str, Any]) -> pd.DataFrame:
-    """The changes of a key in all tables whose key has its columns; see :meth:`History.life`."""
+def key_life(query: CapturedQuery, given: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the changes of a key in all tables whose key has its columns; see :meth:`History.life`."""
     query.live_entry()  # raises if no epoch is captured
     logs = {name: query.columns(name) for name in query.tables()}
-    key = key_of(given, {column for log in logs.values() for column in log.key_columns})
+    key = given_key(given, {column for log in logs.values() for column in log.key_columns})
     typed = {name: TableKey.of(query, name).given({"key": key}, whole=False) for name in _sharing_tables(logs, key)}
     tables = {name: query.versions_of(name, typed_key(typed[name], logs[name].schema), -1) for name in typed}
     found = [row for name, table in tables.items() for row in _changes(query, name, table, typed[name])]
@@ -176,7 +176,7 @@ def key_life(query: RecordedQuery, given: Mapping[str, Any]) -> pd.DataFrame:
     return to_pandas(_table(columns))
 
 
-def _changes(query: RecordedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> Iterator[_Row]:
+def _changes(query: CapturedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> Iterator[_Row]:
     committed = query.known_entries.commit_times
     caused = query.causes().of(_key_rows(query, name, table, key), -1, table.high)
     changes = sorted((change for of_key in caused.values() for change in of_key), key=attrgetter("epoch"))
@@ -188,8 +188,8 @@ def _changes(query: RecordedQuery, name: str, table: IntervalTable, key: Mapping
             yield {**cells, **facts, "committed_at": committed[change.epoch]}
 
 
-def _key_rows(query: RecordedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> KeyRows:
-    """The keys that have some values; the columns of their versions are called ``k0``, … and ``v0``, …."""
+def _key_rows(query: CapturedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> KeyRows:
+    """Return the keys that have some values; the columns of their versions are called ``k0``, … and ``v0``, …."""
     state = table.state
     condition, parameters = key_condition(state, key)
     sql = f"SELECT DISTINCT {listed([HASH, *state.key_columns])} FROM {state.relation} WHERE {condition}"
@@ -201,7 +201,7 @@ def _key_rows(query: RecordedQuery, name: str, table: IntervalTable, key: Mappin
 
 
 def _sharing_tables(tables: Mapping[str, ChangeLog], key: Mapping[str, Any]) -> list[str]:
-    """The tables whose keys have all of some columns; raises if there is none, or no column."""
+    """Return the tables whose keys have all of some columns; raise if there is none, or no column."""
     listing = "\n".join(f"  {name}: {', '.join(table.key_columns)}" for name, table in tables.items())
     if not key:
         raise InvalidArgumentError(f"Pass a value for at least one key column.\nKey columns by table:\n{listing}")
@@ -217,7 +217,7 @@ def _sharing_tables(tables: Mapping[str, ChangeLog], key: Mapping[str, Any]) -> 
 
 
 def _united_columns(tables: Mapping[str, IntervalTable], key: Mapping[str, Any]) -> dict[pa.Field, dict[str, str]]:
-    """The tables' columns other than those of the given key, each with its number in each table.
+    """Return the tables' columns other than those of the given key, each with its number in each table.
 
     Columns with the same name and type become one. If only the names match, the later column is named after its table.
     """

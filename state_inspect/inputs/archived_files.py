@@ -13,7 +13,7 @@ from streamstate.snapshots.spark.catalyst import scala_object
 
 @dataclass(frozen=True)
 class Archive:
-    """Where a file source moves the files that it has read: the same path, below another folder."""
+    """The archive of a file source, which moves files that it has read to the same path below another folder."""
 
     folder: str
     source: Any
@@ -22,20 +22,20 @@ class Archive:
 
     @classmethod
     def of(cls, jvm: Any, source: Any) -> Archive | None:
-        """The archive of a source; None if it has none."""
+        """Return the archive of a source; None if it has none."""
         folder = _options(jvm, source).get("sourceArchiveDir")
         return cls(str(folder.get()).rstrip("/"), source, jvm) if folder.isDefined() else None
 
     def place(self, path: str) -> str:
-        """Where a file is once it was moved; ``path`` is its URI in the source's log."""
+        """Return the path of a moved file; ``path`` is its URI in the source's log."""
         return self.folder + unquote(urlsplit(path).path)
 
     def uri(self, path: str) -> str:
-        """The same, as the source's log writes it."""
+        """Return the same, as the source's log writes it."""
         return str(self._jvm.org.apache.hadoop.fs.Path(self.place(path)).toUri().toString())
 
     def reader(self) -> Any:
-        """The source with the archive for its folder, so that partitions are found in the paths of moved files."""
+        """Return the source with the archive as its folder, so that paths of moved files have its partitions."""
         options = _options(self._jvm, self.source)
         folder = self._jvm.org.apache.hadoop.fs.Path(str(options.get("path").get()))
         conf = self.source.sparkSession().sessionState().newHadoopConf()
@@ -48,7 +48,7 @@ class Archive:
         return self.source.copy(*fields)
 
     def divided(self, log: Mapping[str, str], moved: set[str]) -> tuple[dict[str, str], dict[str, str]]:
-        """A source's log without the moved files, and one with only these, at their new places."""
+        """Return a source's log without the moved files, and one with only these, at their new places."""
         stayed = {
             name: "\n".join(_lines(text, lambda path: None if path in moved else path)) for name, text in log.items()
         }
@@ -70,7 +70,7 @@ def _names(source: Any) -> Iterator[Any]:
 
 
 def _lines(text: str, place: Callable[[str], str | None]) -> Iterator[str]:
-    """A log's lines, with files at other places; those that have none are left out."""
+    """Yield a log's lines, with files at other places; those that have none are left out."""
     for line in text.splitlines():
         if not line.startswith("{"):
             yield line

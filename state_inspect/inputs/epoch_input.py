@@ -1,4 +1,4 @@
-"""What came into a query's stateful operators in an epoch, as DataFrames of Spark."""
+"""Input of a query's stateful operators in an epoch, as DataFrames of Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from streamstate.snapshots.spark.fetching import fetched
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.store.query_plans.plan_sources import sources_of
 from streamstate.snapshots.store.query_plans.stateful_nodes import stateful_nodes
-from streamstate.state_inspect.inputs.epoch_offsets import offsets_of
+from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.inputs.epoch_offsets import end_offsets
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     column_of,
@@ -28,20 +29,20 @@ from streamstate.state_inspect.inputs.epoch_plan import (
 )
 from streamstate.state_inspect.inputs.inputs import (
     InputRows,
-    checkpoint_of,
+    batch_rows,
+    captured_checkpoint,
     ranges_of,
     required_plan,
-    rows_of,
 )
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
 from streamstate.state_inspect.inputs.sessions import Window
 from streamstate.state_inspect.inputs.shown_rows import LATENESS, source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
-from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
 from streamstate.state_inspect.suspects.suspect import Suspect
+from streamstate.state_inspect.unix_time import milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SideInput:
-    """What came into one side of a stateful operator in an epoch."""
+    """Input of one side of a stateful operator in an epoch."""
 
     came: OperatorInput
     rows: InputRows
@@ -57,14 +58,14 @@ class SideInput:
 
 
 class EpochInput:
-    """What came into a query's stateful operators in an epoch."""
+    """Input of a query's stateful operators in an epoch."""
 
-    def __init__(self, query: RecordedQuery, epoch: int) -> None:
+    def __init__(self, query: CapturedQuery, epoch: int) -> None:
         self._query = query
         self.epoch = epoch
         self._planned = required_plan(query, epoch)
         spark = self._planned.spark
-        self._checkpoint = checkpoint = checkpoint_of(query, spark)
+        self._checkpoint = checkpoint = captured_checkpoint(query, spark)
         self.clock = _clock(query, checkpoint, epoch)
         self._before = before = _clock(query, checkpoint, epoch - 1) if epoch else None
         made = incremental(
@@ -80,8 +81,8 @@ class EpochInput:
         self._nodes = stateful_nodes(self._planned.analyzed, self._planned.plan.mode)
         if len(self._nodes) != len(self._physical):
             raise NotReplayableError(
-                f"Spark runs {query.name} with other stateful operators than its plan names: what came into each is not"
-                " known.\nAsk history.inputs for all that the sources delivered."
+                f"Spark runs {query.name} with other stateful operators than its plan names, so the input of each is"
+                " unknown.\nUse history.inputs, which returns all rows of a source."
             )
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)
@@ -89,7 +90,7 @@ class EpochInput:
 
     def bound(self) -> AbstractContextManager[None]:
         """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
-        binding = binding_in(offsets_of(self._query, self._checkpoint, self.epoch).values())
+        binding = binding_in(end_offsets(self._query, self._checkpoint, self.epoch).values())
         return seen_by(self._planned.spark, self.epoch, binding)
 
     @property
@@ -98,7 +99,7 @@ class EpochInput:
         return len(self._nodes) - 1
 
     def _delivered(self, epoch: int, *, streaming: bool = False) -> list[tuple[Any, Any]]:
-        """Each leaf of the plan, and what it delivered in an epoch."""
+        """Return each leaf of the plan, and what it delivered in an epoch."""
         sources = sources_of(self._planned.analyzed)
         ranges = ranges_of(self._query, self._checkpoint, epoch, sources)
         distinct = {source.name: source.leaf for source in sources}
@@ -110,7 +111,7 @@ class EpochInput:
         return batches + [(leaf, self._reader.nothing(leaf, streaming=streaming)) for leaf in bound]
 
     def of(self, operator: int) -> list[SideInput]:
-        """What came into an operator: one side, or both of a join."""
+        """Return an operator's input: one side, or both of a join."""
         jvm: Any = self._planned.spark._jvm
         sides = operator_inputs(jvm, self._nodes[operator], self._physical[operator], self._planned.plan.mode)
         if any(stateful_nodes(came.plan, self._planned.plan.mode) for came in sides):
@@ -118,22 +119,22 @@ class EpochInput:
         found = []
         for came in sides:
             plan = over_input(jvm, came.plan, self._batches, self.clock)
-            found.append(SideInput(came, rows_of(self._planned.spark, plan)))
+            found.append(SideInput(came, batch_rows(self._planned.spark, plan)))
         return found
 
     def nondeterministic(self, operator: int) -> tuple[Suspect, ...]:
-        """What may be nondeterministic below an operator, so that other rows may come in when it is run again."""
+        """Return what may be nondeterministic below an operator and give it other rows when it runs again."""
         found = [suspect for below in each(self._nodes[operator].children()) for suspect in suspects_of(below)]
         return tuple(dict.fromkeys(found))
 
     def _made_again(self, operator: int) -> list[OperatorInput]:
-        """What came into an operator with others below it, which are run again."""
+        """Return the input of an operator with others below it, which run again."""
         batches = self._delivered(self.epoch, streaming=True)
         with rerun(self._planned, self._checkpoint, self.epoch, (self._before, self.clock), batches) as physical:
             return made_inputs(self._planned, self._nodes[operator], physical[operator])
 
     def key_columns(self, side: SideInput) -> list[Column]:
-        """The key of a side's rows, a session's own window included."""
+        """Return the key of a side's rows, a session's own window included."""
         session = [] if side.came.session is None else [side.came.session]
         jvm: Any = self._planned.spark._jvm
         # Without their metadata: a later distinct on session windows would merge sessions.
@@ -143,12 +144,12 @@ class EpochInput:
         ]
 
     def keys_of(self, side: SideInput, rows: DataFrame) -> DataFrame:
-        """The keys of some rows of a side."""
+        """Return the keys of some rows of a side."""
         columns = self.key_columns(side)
         return rows.select(*columns) if columns else rows.select(F.lit(1))
 
     def moved_by(self) -> dict[str, Any] | None:
-        """The row of the epoch before that moved the watermark to where it is; None if it cannot be read again."""
+        """Return the row of the epoch before that moved the watermark; None if it cannot be read again."""
         if self._before is None:
             return None
         jvm: Any = self._planned.spark._jvm
@@ -161,7 +162,7 @@ class EpochInput:
             if kind_of(node) != "EventTimeWatermark" or stateful_nodes(node, self._planned.plan.mode):
                 continue
             time = column_of(jvm, node.eventTime())
-            rows = rows_of(self._planned.spark, over_input(jvm, node.child(), batches, self._before))
+            rows = batch_rows(self._planned.spark, over_input(jvm, node.child(), batches, self._before))
             found = rows.withColumn("_time", time).orderBy(F.desc("_time")).limit(1)
             micros = found.select(F.unix_micros(F.col("_time").cast("timestamp"))).head()
             if micros is None or micros[0] is None:
@@ -171,19 +172,19 @@ class EpochInput:
         return None
 
     def on_time(self, side: SideInput) -> DataFrame:
-        """The rows of a side that were not late."""
+        """Return the rows of a side that were not late."""
         rows: DataFrame = side.rows
         return rows if side.came.late is None else rows.where(~side.came.late | side.came.late.isNull())
 
     def late(self, side: SideInput) -> DataFrame:
-        """The rows of a side that the operator dropped, with ``_late_by``."""
+        """Return the rows of a side that the operator dropped, with ``_late_by``."""
         rows: DataFrame = side.rows
         if side.came.late is None or side.came.late_by is None:
             return rows.withColumn(LATENESS, F.expr("INTERVAL '0' SECOND")).limit(0)
         return rows.where(side.came.late).withColumn(LATENESS, side.came.late_by)
 
     def matching(self, side: SideInput, rows: DataFrame, key: Sequence[Any]) -> DataFrame:
-        """Those rows of a side that fell on a key, of any of its sessions."""
+        """Return those rows of a side that fell on a key, of any of its sessions."""
         jvm: Any = self._planned.spark._jvm
         for expression, value in zip(side.came.keys, key, strict=True):
             # Without its metadata: a later groupBy on a session window would merge sessions.
@@ -192,13 +193,13 @@ class EpochInput:
         return rows
 
     def windows_of(self, side: SideInput, rows: DataFrame) -> list[Window]:
-        """The session windows of some rows of a side, before they are merged."""
+        """Return the session windows of some rows of a side, before they are merged."""
         with self.bound():
             found = rows.select(*self._window(side)).distinct().collect()
         return [(start, end) for start, end in found]
 
     def within(self, side: SideInput, rows: DataFrame, session: Window | None) -> DataFrame:
-        """Those rows of a side whose session windows were merged into a session."""
+        """Return those rows of a side whose session windows were merged into a session."""
         if session is None:
             return rows.limit(0)
         start, end = self._window(side)
@@ -206,7 +207,7 @@ class EpochInput:
         return rows.where((start >= session[0]) & (end <= session[1]))
 
     def beside(self, side: SideInput, rows: DataFrame, session: Window) -> DataFrame:
-        """Those rows of a side whose session windows overlap with a session, or touch it."""
+        """Return those rows of a side whose session windows overlap with a session, or touch it."""
         start, end = self._window(side)
         return rows.where((start <= session[1]) & (end >= session[0]))
 
@@ -216,7 +217,7 @@ class EpochInput:
 
 
 def _equal(column: Any, value: Any, kind: Any) -> Any:
-    """Whether a column has a value: null is equal to null, and structs are compared by their fields."""
+    """Return a condition that a column has a value: null equals null, and structs are compared by field."""
     fields = getattr(kind, "fields", None)
     if fields and isinstance(value, Mapping):
         same = F.lit(True)
@@ -226,8 +227,8 @@ def _equal(column: Any, value: Any, kind: Any) -> Any:
     return column.eqNullSafe(F.lit(value).cast(kind))
 
 
-def _clock(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) -> EpochClock:
-    """An epoch's times: the checkpoint's or, where Spark has purged them, the store's."""
+def _clock(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) -> EpochClock:
+    """Return an epoch's times: the checkpoint's or, where Spark has purged them, the store's."""
     planned = checkpoint.planned(epoch)
     if planned is not None:
         return EpochClock(_milliseconds(planned.watermark), _milliseconds(planned.began_at), planned.conf)
@@ -236,4 +237,4 @@ def _clock(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) -> Epo
 
 
 def _milliseconds(moment: datetime | None) -> int:
-    return 0 if moment is None else round(moment.timestamp() * 1000)
+    return 0 if moment is None else milliseconds(moment)

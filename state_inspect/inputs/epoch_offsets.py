@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from streamstate.errors import EpochGoneError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 
 
 @dataclass(frozen=True)
 class SourceRange:
-    """What an epoch read of one source."""
+    """The range of one source that an epoch read."""
 
     log: str
     """The source's own folder in the checkpoint."""
@@ -23,23 +23,23 @@ class SourceRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the epoch read nothing of it."""
+        """True if the epoch read nothing of it."""
         return self.end is None or self.end == self.start
 
 
-def epoch_ranges(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, SourceRange]:
-    """What an epoch read, by source: its name, or its place in the query from 0.
+def epoch_ranges(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, SourceRange]:
+    """Return the ranges that an epoch read, by the source's name or its place in the query from 0.
 
     Raises:
         EpochGoneError: neither the checkpoint nor the store knows the offsets of the epoch, or of the one before.
     """
-    ends = offsets_of(query, checkpoint, epoch)
-    starts = offsets_of(query, checkpoint, epoch - 1) if epoch else {}
+    ends = end_offsets(query, checkpoint, epoch)
+    starts = end_offsets(query, checkpoint, epoch - 1) if epoch else {}
     return {name: SourceRange(f"sources/{name}", starts.get(name), end) for name, end in ends.items()}
 
 
-def offsets_of(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, str | None]:
-    """The end offsets of an epoch by source, as the sources' own JSON.
+def end_offsets(query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int) -> dict[str, str | None]:
+    """Return the end offsets of an epoch by source, as the sources' own JSON.
 
     Raises:
         EpochGoneError: neither the checkpoint nor the store knows them.
@@ -51,8 +51,8 @@ def offsets_of(query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int) ->
     entry = query.known_entries.of(epoch)
     if entry is None or entry.offsets is None:
         raise EpochGoneError(
-            f"Nobody knows any more what epoch {epoch} of {query.name} read: Spark has purged it from the checkpoint,"
-            " and the epoch was not captured.\nChoose an epoch whose predecessor was captured, too."
+            f"The offsets of epoch {epoch} of {query.name} are gone: Spark has purged them from the checkpoint, and"
+            " the epoch was not captured.\nChoose a captured epoch whose predecessor was captured too."
         )
     known = json.loads(entry.offsets)
     pairs = known.items() if isinstance(known, dict) else ((str(at), offset) for at, offset in enumerate(known))

@@ -22,7 +22,7 @@ _SUPPORT = "org.apache.spark.sql.execution.streaming.operators.stateful.Watermar
 
 @dataclass(frozen=True)
 class OperatorInput:
-    """What comes into one side of a stateful operator."""
+    """Input of one side of a stateful operator."""
 
     side: str
     """``left`` or ``right`` of a join; otherwise empty."""
@@ -41,7 +41,7 @@ class OperatorInput:
 
     @property
     def late(self) -> Column | None:
-        """Whether a row is late, of those that the operator drops; None if it drops none."""
+        """The condition that the operator drops a row as late; None if it drops none."""
         if self.passed is None:
             return None
         watermark, time = self.passed
@@ -57,7 +57,7 @@ class OperatorInput:
 
 
 def operator_inputs(jvm: Any, node: Any, physical: Any, mode: str) -> list[OperatorInput]:
-    """What comes into a stateful operator: a logical node, and the physical one that Spark made of it."""
+    """Return the input of each side of a stateful operator, given as a logical node and its physical one."""
     kind = kind_of(node)
     conditions = _watermarks_passed(jvm, physical, mode)
     watermarks = {side: None if passed is None else _own_watermark(physical) for side, passed in conditions.items()}
@@ -103,7 +103,7 @@ def _attribute(expression: Any) -> Any:
 
 
 def _watermarks_passed(jvm: Any, physical: Any, mode: str) -> dict[str, tuple[Column, Column] | None]:
-    """What makes rows late, by side of an operator.
+    """Return the watermark and the time compared with it, by side of an operator.
 
     Spark's own predicate compares a timestamp with a number, which no analysed plan takes.
     """
@@ -135,7 +135,7 @@ def _passed(predicate: Any, jvm: Any) -> tuple[Column, Column] | None:
 
 
 def _drops(physical: Any, mode: str) -> bool:
-    """Whether an operator drops late rows at all."""
+    """Return whether an operator drops late rows at all."""
     kind = kind_of(physical)
     if kind == "StateStoreSaveExec":
         return mode != "complete"  # it has the predicate then, too, and does not use it
@@ -147,24 +147,20 @@ def _drops(physical: Any, mode: str) -> bool:
 
 
 def column_of(jvm: Any, expression: Any) -> Column:
-    """A column for a Catalyst expression."""
+    """Return a column for a Catalyst expression."""
     return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
 
 def over_input(jvm: Any, plan: Any, batches: Sequence[tuple[Any, Any]], clock: EpochClock) -> Any:
-    """A plan over what its sources delivered, with each source's whole row in a column.
+    """Return a plan over what its sources delivered, with each source's whole row in a column.
 
-    Args:
-        jvm: Spark's.
-        plan: the analysed plan, whose leaves are streams.
-        batches: each leaf, and what it delivered.
-        clock: the epoch's, for expressions of the current time.
+    ``batches`` has each leaf of the plan with what it delivered; ``clock`` gives expressions their current time.
     """
     return at_time(jvm, _Carrier(jvm, batches).carried(plan)[0], clock)
 
 
 def with_leaves(jvm: Any, plan: Any, batches: Sequence[tuple[Any, Any]]) -> Any:
-    """A plan with what its sources delivered in the place of its leaves."""
+    """Return a plan with what its sources delivered in the place of its leaves."""
     if plan.children().isEmpty():
         return next((batch for leaf, batch in batches if leaf.equals(plan)), plan)
     old = list(each(plan.children()))
@@ -185,7 +181,7 @@ class _Carrier:
         self._struct = scala_object(jvm, "org.apache.spark.sql.catalyst.expressions.CreateStruct")
 
     def carried(self, node: Any) -> tuple[Any, list[Any]]:
-        """The plan, and the attributes with the sources' rows that it passes on."""
+        """Return the plan, and the attributes with the sources' rows that it passes on."""
         if node.children().isEmpty():
             return self._leaf(node)
         old = list(each(node.children()))
@@ -216,7 +212,7 @@ class _Carrier:
         return node, []
 
     def _union(self, node: Any, done: Sequence[tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:
-        """Each side has the rows of its own source, and nulls for those of the others."""
+        """Return each side has the rows of its own source, and nulls for those of the others."""
         all_of = {str(one.name()): one for _, passed in reversed(done) for one in passed}
         wide = []
         for plan, passed in done:

@@ -16,10 +16,10 @@ from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.store.query_plans.live_plan import LivePlan, live_plan
 from streamstate.snapshots.store.query_plans.plan_sources import StreamSource, sources_of
 from streamstate.snapshots.store.registry import required_query
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, epoch_ranges
 from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.source_batches import SourceReader
-from streamstate.state_inspect.recorded_query import RecordedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,25 +28,25 @@ _Frame = TypeVar("_Frame", bound="DataFrame")
 
 
 class InputRows(ClassicDataFrame):
-    """What a source delivered in an epoch: a DataFrame of Spark with :meth:`to_arrow`."""
+    """The rows that a source delivered in an epoch: a DataFrame of Spark with :meth:`to_arrow`."""
 
     def to_arrow(self) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
         return to_arrow(self)
 
 
-def inputs(query: RecordedQuery, epoch: int, source: str | int | None) -> InputRows:
-    """The rows that a source delivered in an epoch, as :meth:`streamstate.History.inputs`."""
+def inputs(query: CapturedQuery, epoch: int, source: str | int | None) -> InputRows:
+    """Return the rows that a source delivered in an epoch, as :meth:`streamstate.History.inputs`."""
     planned = required_plan(query, epoch)
     found = sources_of(planned.analyzed)
     chosen = _chosen(query, found, source)
-    checkpoint = checkpoint_of(query, planned.spark)
+    checkpoint = captured_checkpoint(query, planned.spark)
     ranges = ranges_of(query, checkpoint, epoch, found)
     reader = SourceReader(planned.spark, checkpoint.path, checkpoint.files)
     try:
         plan = reader.batch(chosen.leaf, ranges[chosen.name])
         check_unchanged(query.name, epoch, reader.changed)
-        rows = rows_of(planned.spark, plan)
+        rows = batch_rows(planned.spark, plan)
     except BaseException:
         reader.close()
         raise
@@ -54,13 +54,10 @@ def inputs(query: RecordedQuery, epoch: int, source: str | int | None) -> InputR
     return rows
 
 
-def required_plan(query: RecordedQuery, epoch: int, problem: str = "") -> LivePlan:
-    """The plan of an epoch as Spark's own objects.
+def required_plan(query: CapturedQuery, epoch: int, problem: str = "") -> LivePlan:
+    """Return the plan of an epoch as Spark's own objects.
 
-    Args:
-        query: the query.
-        epoch: the epoch.
-        problem: what cannot be done without the plan; by default, reading the input.
+    ``problem`` says in the error what cannot be done without the plan; by default, reading the input.
 
     Raises:
         NoResultError: the query was neither started nor described in this process, or with another plan.
@@ -77,8 +74,8 @@ def required_plan(query: RecordedQuery, epoch: int, problem: str = "") -> LivePl
     return planned
 
 
-def checkpoint_of(query: RecordedQuery, spark: SparkSession) -> CheckpointFiles:
-    """The query's checkpoint, which has to be the one that was captured."""
+def captured_checkpoint(query: CapturedQuery, spark: SparkSession) -> CheckpointFiles:
+    """Return the query's checkpoint, which has to be the one that was captured."""
     branch = required_query(query.layout, query.name)
     checkpoint = CheckpointFiles(branch.checkpoint, spark)
     if checkpoint.query_id != branch.query_id:
@@ -89,26 +86,26 @@ def checkpoint_of(query: RecordedQuery, spark: SparkSession) -> CheckpointFiles:
     return checkpoint
 
 
-def rows_of(spark: SparkSession, plan: Any) -> InputRows:
-    """The rows of a batch plan."""
+def batch_rows(spark: SparkSession, plan: Any) -> InputRows:
+    """Return the rows of a batch plan."""
     dataset = scala_object(spark._jvm, "org.apache.spark.sql.classic.Dataset")
     return InputRows(dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
 def kept_with(frame: _Frame, *others: object) -> _Frame:
-    """A frame that keeps other objects alive."""
+    """Return a frame that keeps other objects alive."""
     weakref.finalize(frame, _no_longer_kept, others)
     return frame
 
 
 def _no_longer_kept(_others: object) -> None:
-    """What a finalizer holds lives as long as its object."""
+    """Do nothing: the finalizer's arguments live as long as its object."""
 
 
 def ranges_of(
-    query: RecordedQuery, checkpoint: CheckpointFiles, epoch: int, sources: Sequence[StreamSource]
+    query: CapturedQuery, checkpoint: CheckpointFiles, epoch: int, sources: Sequence[StreamSource]
 ) -> dict[str, SourceRange]:
-    """What the epoch read of each source."""
+    """Return the range of each source that an epoch read."""
     ranges = epoch_ranges(query, checkpoint, epoch)
     if lacking := [source.name for source in sources if source.name not in ranges]:
         raise QueryError(
@@ -118,7 +115,7 @@ def ranges_of(
     return ranges
 
 
-def _chosen(query: RecordedQuery, sources: Sequence[StreamSource], source: str | int | None) -> StreamSource:
+def _chosen(query: CapturedQuery, sources: Sequence[StreamSource], source: str | int | None) -> StreamSource:
     names = list(dict.fromkeys(each.name for each in sources))
     name = names[0] if source is None and len(names) == 1 else str(source)
     if name not in names:

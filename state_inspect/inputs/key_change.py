@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from streamstate.snapshots.checkpoint.operators import NO_KEY, operator_number
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.key_history import key_life
 from streamstate.state_inspect.expiry_times import expiry, expiry_columns
 from streamstate.state_inspect.frames import as_text, with_values
-from streamstate.state_inspect.key_text import spelled
-from streamstate.state_inspect.keys import key_of, row_number_column
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.keys.key_rows import given_key, row_number_column
+from streamstate.state_inspect.keys.key_text import spelled
+from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
 from streamstate.state_inspect.snapshot import choose_table
-from streamstate.state_inspect.table_key import TableKey
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.snapshot import Snapshot
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class KeyChange:
-    """A change of a key's state in an epoch, as far as the store knows it."""
+class StateChange:
+    """A change of a key's state in an epoch, as the store has it."""
 
     epoch: int
     table: str
@@ -89,13 +89,13 @@ class AskedKey:
         return operator_number(self.columns.state)
 
 
-def key_change(query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int, asked: AskedKey) -> KeyChange:
+def key_change(query: CapturedQuery, at: Callable[[int], Snapshot], epoch: int, asked: AskedKey) -> StateChange:
     """Return what changed in the state of a key in an epoch; ``at`` returns an epoch's snapshot."""
-    return KeyChange(**change_facts(query, at, epoch, asked))
+    return StateChange(**change_facts(query, at, epoch, asked))
 
 
-def change_facts(query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int, asked: AskedKey) -> dict[str, Any]:
-    """Return the fields of a :class:`KeyChange`."""
+def change_facts(query: CapturedQuery, at: Callable[[int], Snapshot], epoch: int, asked: AskedKey) -> dict[str, Any]:
+    """Return the fields of a :class:`StateChange`."""
     changes, nearest = _changes(query, asked, epoch)
     before = captured_before(query, epoch)
     return {
@@ -111,12 +111,12 @@ def change_facts(query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int
     }
 
 
-def captured_before(query: RecordedQuery, epoch: int) -> int | None:
+def captured_before(query: CapturedQuery, epoch: int) -> int | None:
     """Return the captured epoch before another; None if there is none."""
     return max((earlier for earlier in query.captured() if earlier < epoch), default=None)
 
 
-def asked_key(query: RecordedQuery, table: str | None, given: Mapping[str, Any]) -> AskedKey:
+def asked_key(query: CapturedQuery, table: str | None, given: Mapping[str, Any]) -> AskedKey:
     """Return a key as it was asked for: by the names of a state table or of a result.
 
     Raises:
@@ -131,12 +131,12 @@ def asked_key(query: RecordedQuery, table: str | None, given: Mapping[str, Any])
         given = dict.fromkeys(columns.key_columns, 0)
     row_key = TableKey.of(query, name).given(given, without=number)
     row_key.pop(number or "", None)
-    key = {column: row_key.get(column, value) for column, value in key_of(given, columns.key_columns).items()}
+    key = {column: row_key.get(column, value) for column, value in given_key(given, columns.key_columns).items()}
     key.pop(number or "", None)
     return AskedKey(name, columns, key, row_key, _in_state(columns, row_key, of_state), number is not None)
 
 
-def _changes(query: RecordedQuery, asked: AskedKey, epoch: int) -> tuple[pd.DataFrame, tuple[int | None, int | None]]:
+def _changes(query: CapturedQuery, asked: AskedKey, epoch: int) -> tuple[pd.DataFrame, tuple[int | None, int | None]]:
     """Return the changes in the epoch, and the epochs before and after with changes."""
     life = key_life(query, asked.state_key)
     life = life[life["table"].map(operator_number) == operator_number(asked.columns.state)]
@@ -150,7 +150,7 @@ def _changes(query: RecordedQuery, asked: AskedKey, epoch: int) -> tuple[pd.Data
 
 
 def _in_state(columns: ShownColumns, key: Mapping[str, Any], order: list[str]) -> dict[str, Any]:
-    """A key by the state's own columns."""
+    """Return a key by the state's own columns."""
     named = {own: key[shown] for shown, own in columns.state_keys.items() if shown in key}
     return {column: named[column] for column in order if column in named}
 

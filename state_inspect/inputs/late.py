@@ -19,7 +19,7 @@ from streamstate.state_inspect.suspects.suspect import Suspect
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamstate.state_inspect.recorded_query import RecordedQuery
+    from streamstate.state_inspect.captured_query import CapturedQuery
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,16 +115,16 @@ def delay_past(late_by: int) -> timedelta:
     return timedelta(milliseconds=late_by // 1000 + 1)
 
 
-def operator_of(query: RecordedQuery, table: str) -> int:
-    """The number of the operator that a state table or a result belongs to."""
+def operator_of_table(query: CapturedQuery, table: str) -> int:
+    """Return the number of the operator that a state table or a result belongs to."""
     return operator_number(choose_table(state_name(query, table), query.tables(), query.name))
 
 
-def dropped(query: RecordedQuery, epoch: int, table: str | None) -> Late:
-    """The rows that an operator dropped, as :meth:`streamstate.History.late`."""
+def dropped(query: CapturedQuery, epoch: int, table: str | None) -> Late:
+    """Return the rows that an operator dropped, as :meth:`streamstate.History.late`."""
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
-    number = None if table is None else operator_of(query, table)
+    number = None if table is None else operator_of_table(query, table)
     input_of = EpochInput(query, epoch)
     number = input_of.lowest if number is None else number
     sides, groups, came = {}, None, 0

@@ -1,4 +1,4 @@
-"""Whether the files that an epoch read are still there and unchanged. Spark reads a file that is gone as no rows."""
+"""The files that an epoch read, which must be unchanged: Spark reads a missing file as no rows."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class ReadFile:
 
     path: str
     modified_at: int
-    """When it was last modified as Spark saw it, in milliseconds since 1970."""
+    """Its modification time as Spark saw it, in milliseconds since 1970."""
 
 
 def source_log(files: ReadableFiles, checkpoint: str, source: SourceRange) -> dict[str, str]:
-    """The names and texts of a file source's log up to the end of an epoch."""
+    """Return the names and texts of a file source's log up to the end of an epoch."""
     return log_upto(files, f"{checkpoint}/{source.log}", batch_of(source.end))
 
 
 def read_files(log: Mapping[str, str], source: SourceRange) -> list[ReadFile]:
-    """The files that an epoch read, of the log up to its end."""
+    """Return the files that an epoch read, of the log up to its end."""
     first, last = batch_of(source.start) + 1, batch_of(source.end)
     found = {}
     for text in log.values():
@@ -41,7 +41,7 @@ def read_files(log: Mapping[str, str], source: SourceRange) -> list[ReadFile]:
 
 
 def batch_of(offset: str | None) -> int:
-    """The number of the source's batch that an offset of a file source ends with; -1: before the first."""
+    """Return the number of the source's batch that an offset of a file source ends with; -1: before the first."""
     batch = source_batch(offset)
     return -1 if batch is None else batch
 
@@ -53,6 +53,6 @@ def check_unchanged(name: str, epoch: int, changed: Mapping[str, str]) -> None:
     listed = ", ".join(f"{path} {what}" for path, what in list(changed.items())[:_SHOWN])
     more = f" and {len(changed) - _SHOWN:,} more" if len(changed) > _SHOWN else ""
     raise NotReplayableError(
-        f"The input of epoch {epoch} of {name} is not what it was: {listed}{more}.\n"
-        "Put the files back as they were. Spark would read a missing file as no rows, and a changed one as it is now."
+        f"The input of epoch {epoch} of {name} has changed: {listed}{more}.\n"
+        "Restore the files. Spark would read a missing file as no rows, and a changed one as it is now."
     )

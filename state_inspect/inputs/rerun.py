@@ -1,4 +1,4 @@
-"""What the operators below another one emitted in an epoch, for which the epoch is run again.
+"""Rows that operators below another one emitted in an epoch, which runs again for them.
 
 It runs over a copy of the checkpoint as it was before the epoch, as far as the input of the operator in question.
 Nothing is written into the checkpoint. The rows are those of Spark's physical plan: only the columns in use, and those
@@ -44,12 +44,8 @@ def rerun(
 ) -> Iterator[list[Any]]:
     """The stateful operators of an epoch, planned to run over a copy of the checkpoint, which lasts for the block.
 
-    Args:
-        planned: the query's plan.
-        checkpoint: its checkpoint.
-        epoch: the epoch.
-        clocks: the times of the epoch before, if there is one, and of the epoch.
-        batches: each leaf of the plan, and what it delivered as a plan of a stream.
+    ``clocks`` has the times of the epoch before, if there is one, and of the epoch; ``batches`` each leaf of the plan
+    with what it delivered, as a plan of a stream.
 
     Raises:
         EpochGoneError: Spark has purged the state of the epoch before.
@@ -59,9 +55,9 @@ def rerun(
     spark = planned.spark
     if not str(spark.sparkContext.master).startswith("local"):
         raise NotReplayableError(
-            "What came into this operator was made by another one of the query. Making it again needs a copy of the"
-            " state in a local folder, which the executors of a cluster do not see.\n"
-            "Ask in a session with master local[*], or about the state table of the lower operator."
+            "This operator's input comes from another stateful operator, which must run again over a copy of its state"
+            " in a local folder. Executors of a cluster do not see that folder.\n"
+            "Use a session with master local[*], or ask about the state table of the lower operator."
         )
     jvm: Any = spark._jvm
     with temporary_folder("input") as folder:
@@ -81,13 +77,13 @@ def rerun(
         try:
             yield physical_operators(made)
         finally:
-            # Otherwise Spark would go on maintaining the copy.
+            # Otherwise Spark would continue to maintain the copy.
             java: Any = spark._jsparkSession
             java.streams().stateStoreCoordinator().deactivateInstances(made.runId())
 
 
 def physical_operators(made: Any) -> list[Any]:
-    """The physical stateful operators of an epoch, by their numbers."""
+    """Return the physical stateful operators of an epoch, by their numbers."""
     found = {
         int(node.stateInfo().get().operatorId()): node
         for node in walk(made.executedPlan())
@@ -97,12 +93,9 @@ def physical_operators(made: Any) -> list[Any]:
 
 
 def made_inputs(planned: LivePlan, node: Any, physical: Any) -> list[OperatorInput]:
-    """What came into an operator: of the sides with operators below, the rows that these emit when they are run.
+    """Return an operator's input; for sides with operators below, the rows that those emit when they run.
 
-    Args:
-        planned: the query's plan.
-        node: the operator in the analysed plan.
-        physical: the same operator in a plan that can be run.
+    The operator is given as a node of the analysed plan, and of a physical plan that can run.
     """
     jvm: Any = planned.spark._jvm
     found = operator_inputs(jvm, node, physical, planned.plan.mode)
@@ -120,7 +113,7 @@ def _run(jvm: Any, came: OperatorInput, physical: Any) -> OperatorInput:
 
 
 def _below(came: OperatorInput, physical: Any) -> tuple[Any, list[Any]]:
-    """The physical node whose rows come into an operator, and the expressions of the key over these."""
+    """Return the physical node whose rows come into an operator, and the expressions of the key over these."""
     kind = kind_of(physical)
     if came.side:
         return getattr(physical, came.side)(), list(came.keys)
@@ -137,7 +130,7 @@ def _below(came: OperatorInput, physical: Any) -> tuple[Any, list[Any]]:
 
 
 def _emitted(jvm: Any, node: Any, keys: Sequence[Any]) -> Any:
-    """The rows of a physical node as a batch plan. They are made at once, and kept."""
+    """Return the rows of a physical node as a batch plan. They are made at once, and kept."""
     session = node.session()
     relation = scala_object(jvm, "org.apache.spark.sql.execution.LogicalRDD")
     nothing, streaming = jvm.scala.Option.empty(), False
@@ -158,8 +151,8 @@ def _copy(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, folder: 
         copy_epoch(spark, checkpoint, epoch, folder)
     except EpochGoneError as error:
         raise EpochGoneError(
-            "What came into this operator was made by another one of the query from its state of the epoch before."
-            f" That of epoch {epoch} {why_unavailable(checkpoint, epoch)}.\n"
+            "This operator's input comes from another stateful operator, whose earlier state is needed:"
+            f" that of epoch {epoch} {why_unavailable(checkpoint, epoch)}.\n"
             "Ask about the state table of the lower operator, or raise spark.sql.streaming.minBatchesToRetain before"
             " the query starts, to keep more epochs."
         ) from error

@@ -1,4 +1,4 @@
-"""Which session window a key means in an epoch: the one that its rows were merged into."""
+"""The session window that a key's rows were merged into in an epoch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.key_history import key_life
-from streamstate.state_inspect.keys import SESSION_START, session_column
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.keys.key_rows import SESSION_START, session_column
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.snapshot import Snapshot
@@ -22,18 +22,12 @@ Window = tuple[int, int]
 class StateSessions:
     """The session windows in a state table around an epoch.
 
-    Args:
-        query: the query.
-        at: returns an epoch's snapshot.
-        table: the state table.
-        epoch: the epoch.
-        before: the captured epoch before it; None if there is none.
-        key: the state's key, with the session's start.
+    ``key`` is the state's key, with the session's start; ``at`` returns an epoch's snapshot.
     """
 
     def __init__(
         self,
-        query: RecordedQuery,
+        query: CapturedQuery,
         at: Callable[[int], Snapshot],
         table: str,
         *,
@@ -47,7 +41,7 @@ class StateSessions:
         self._column = session_column(log.key_columns, log.schema) or ""
 
     def merged(self, arrived: Callable[[], Iterable[Window]]) -> Window | None:
-        """The session of the key in the epoch; None if there is none.
+        """Return the session of the key in the epoch; None if there is none.
 
         Args:
             arrived: returns the windows of the rows that arrived; called only if the state does not know the session.
@@ -66,14 +60,14 @@ class StateSessions:
         return next(((start, end) for start, end in spans if start <= asked <= end), None)
 
     def last_known(self) -> Window:
-        """The session of the key as the state had it last by the epoch; without a length if it never had it."""
+        """Return the session of the key as the state had it last by the epoch; without a length if it never had it."""
         life = key_life(self._query, dict(self._key))
         held = life[(life["table"] == self._table) & (life["epoch"] <= self._epoch) & (life["change"] != "delete")]
         start = _micros(self._key[SESSION_START])
         return window_of(held[self._column].iloc[-1]) if len(held) else (start, start)
 
     def _held_before(self) -> list[Window]:
-        """All sessions with the rest of the key at the epoch before."""
+        """Return all sessions with the rest of the key at the epoch before."""
         if self._before is None:
             return []
         rest = {column: value for column, value in self._key.items() if column != SESSION_START}
@@ -87,7 +81,7 @@ class StateSessions:
 
 
 def window_of(window: Mapping[str, datetime]) -> Window:
-    """A window of the state in microseconds."""
+    """Return a window of the state in microseconds."""
     return _micros(window["start"]), _micros(window["end"])
 
 

@@ -21,11 +21,11 @@ SOURCE = "_source"
 LATENESS = "_late_by"
 """The interval by which the watermark was past a row; a window's end counts."""
 SHOWN = 200
-"""How many rows are shown; all are counted."""
+"""The number of rows that are shown; all are counted."""
 
 
 def source_rows(rows: DataFrame, *others: str) -> DataFrame:
-    """The columns of the source if there is one, otherwise the rows as they came into the operator; then others."""
+    """Return the source's columns if there is one source, else the operator's input; then other columns."""
     sources = [name for name in rows.columns if name.startswith(SOURCE)]
     if len(sources) == 1:
         return rows.select(f"{sources[0]}.*", *others)
@@ -33,14 +33,14 @@ def source_rows(rows: DataFrame, *others: str) -> DataFrame:
 
 
 def fetched_frame(rows: DataFrame) -> pd.DataFrame:
-    """The rows of a DataFrame of Spark as a frame of pandas, each value as it is."""
+    """Return the rows of a DataFrame of Spark as a frame of pandas, each value as it is."""
     from streamstate.snapshots.spark.fetching import fetched  # needs Spark
 
     return to_pandas(fetched(rows))
 
 
 class InputOfEpoch(Protocol):
-    """What came into a query's operators in an epoch, as far as its rows need it: it lives as long as they do."""
+    """The input of a query's operators in an epoch, which lives as long as its rows."""
 
     def bound(self) -> AbstractContextManager[None]:
         """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
@@ -61,12 +61,12 @@ class InputSides:
         return nullcontext() if self._keep is None else self._keep.bound()
 
     def count(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return sum(self.counts.values())
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
-        """How many rows there are of each side."""
+        """The number of rows of each side."""
         # Fewer than could be shown are all that there are.
         shown = {side: len(frame) for side, frame in self.shown.items()}
         with self.bound():
@@ -96,7 +96,7 @@ class InputSides:
 
     @property
     def may_differ(self) -> str:
-        """What may give other rows when it runs again, in words; empty if nothing does."""
+        """A sentence on what may give other rows when it runs again; empty if nothing does."""
         found = ", ".join(dict.fromkeys(suspect.what for suspect in self.nondeterministic))
         return f"{found} may differ when run again" if found else ""
 
@@ -124,5 +124,5 @@ class LateSides(InputSides):
 
 
 def paragraph(text: str) -> str:
-    """A text as HTML; nothing if it is empty."""
+    """Return a text as HTML; nothing if it is empty."""
     return f"<p>{html.escape(text)}</p>" if text else ""

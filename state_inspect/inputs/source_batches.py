@@ -1,4 +1,4 @@
-"""What a source delivered between two offsets, as a batch plan of Spark: the source is asked again, as in a restart."""
+"""Rows of a source between two offsets, as a batch plan of Spark: it is read again, as in a restart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -19,6 +18,7 @@ from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scal
 from streamstate.state_inspect.inputs.archived_files import Archive
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
 from streamstate.state_inspect.inputs.read_files import ReadFile, read_files, source_log
+from streamstate.state_inspect.unix_time import milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ class SourceReader:
         self._quiet = spark.newSession()
         self._quiet.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
         self.changed: dict[str, str] = {}
-        """What happened to files that were to be read, by path."""
+        """Problems of files to read, by path."""
 
     def close(self) -> None:
         """Release what sources hold."""
@@ -53,12 +53,9 @@ class SourceReader:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def batch(self, leaf: Any, source: SourceRange, *, streaming: bool = False) -> Any:
-        """What a leaf of a streaming plan delivered, as a plan with the leaf's own attributes.
+        """Return the rows of a leaf of a streaming plan, as a plan with the leaf's own attributes.
 
-        Args:
-            leaf: the leaf.
-            source: from where to where its source is read.
-            streaming: whether the plan is to be one of a stream, as Spark has it when it runs an epoch.
+        With ``streaming`` it is a plan of a stream, as Spark has it when it runs an epoch.
         """
         if source.is_empty:
             return self.nothing(leaf, streaming=streaming)
@@ -113,12 +110,12 @@ class SourceReader:
         return self._first_version(data_source, folder, source)
 
     def _of_batch(self, plan: Any, leaf: Any, *, streaming: bool) -> Any:
-        """A relation as that of a batch, which reads only the columns in use."""
+        """Return a relation as that of a batch, which reads only the columns in use."""
         made = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), streaming, self._jvm.scala.Option.empty())
         return made.withMetadataColumns() if _has_metadata(leaf) else made
 
     def _reads_batches(self, leaf: Any) -> bool:
-        """Whether Spark reads a source by its second interface; Kafka's has both."""
+        """Return whether Spark reads a source by its second interface; Kafka's has both."""
         capability = self._jvm.org.apache.spark.sql.connector.catalog.TableCapability.MICRO_BATCH_READ
         return bool(leaf.v1Relation().isEmpty() or leaf.table().capabilities().contains(capability))
 
@@ -143,7 +140,7 @@ class SourceReader:
     def _check(self, leaf: Any) -> None:
         if what := forgotten(leaf):
             raise NotReplayableError(
-                f"The query reads from {what}, which does not keep its input: what an epoch read is gone.\n"
+                f"The query reads from {what}, which does not keep its input, so the rows of past epochs are gone.\n"
                 "Record the input of the next query: %%stream --record-input, streamstate.start(…, record_input=True)"
                 " or streamstate.record."
             )
@@ -156,7 +153,7 @@ class SourceReader:
         return plans.LocalRelation(leaf.output(), rows, streaming, self._jvm.scala.Option.empty())
 
     def _renamed(self, plan: Any, leaf: Any) -> Any:
-        """The plan with the numbers of the leaf's attributes, which the nodes above refer to."""
+        """Return the plan with the numbers of the leaf's attributes, which the nodes above refer to."""
         expressions = self._jvm.org.apache.spark.sql.catalyst.expressions
         nothing = scala_list(self._jvm, [])
         columns = [
@@ -168,7 +165,7 @@ class SourceReader:
         return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(scala_list(self._jvm, columns), plan)
 
     def _moved(self, files: Sequence[ReadFile], archive: Archive | None, *, with_metadata: bool) -> set[str]:
-        """The files that are in the archive now; notes those that are nowhere, or that are other ones."""
+        """Return the files that are in the archive now; notes those that are nowhere, or that are other ones."""
         moved = set()
         for read in files:
             path = location(read.path) if local_path(read.path) is not None else unquote(read.path)
@@ -187,16 +184,16 @@ class SourceReader:
         return moved
 
     def _problem(self, path: str, read: ReadFile) -> str | None:
-        """What is wrong with a file that is to be read; None if it is the one that was read."""
+        """Return the problem with a file to read; None if it is unchanged."""
         modified = files_for(self._spark, path).modified(path)
         if modified is None:
             return _GONE
-        if abs(_milliseconds(modified) - read.modified_at) > _SAME_MILLISECOND:
+        if abs(milliseconds(modified) - read.modified_at) > _SAME_MILLISECOND:
             return "was changed afterwards"
         return None
 
     def _copy(self, source: SourceRange) -> str:
-        """A copy of a source's own folder: sources write into it."""
+        """Return a copy of a source's own folder: sources write into it."""
         where = f"{self._checkpoint}/{source.log}"
         kept = {name: self._files.content(f"{where}/{name}") for name in self._files.names(where)}
         return self._written(
@@ -211,7 +208,7 @@ class SourceReader:
 
 
 def is_file_source(leaf: Any) -> bool:
-    """Whether a leaf of a plan is Spark's file source."""
+    """Return whether a leaf of a plan is Spark's file source."""
     return kind_of(leaf) == "StreamingRelation" and str(leaf.sourceName()).startswith("FileSource")
 
 
@@ -222,7 +219,3 @@ def _has_metadata(leaf: Any) -> bool:
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
     for name, content in contents.items():
         (folder / name).write_bytes(content)
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""Why a key changed in an epoch: the input rows that fell on it, its values before and after, and the cause."""
+"""Explanations of a key's change in an epoch: its input rows, its values before and after, and the cause."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.frames import as_html, as_text
 from streamstate.state_inspect.inputs.key_change import (
     AskedKey,
-    KeyChange,
+    StateChange,
     asked_key,
     captured_before,
     change_facts,
@@ -21,7 +22,6 @@ from streamstate.state_inspect.inputs.key_change import (
 )
 from streamstate.state_inspect.inputs.sessions import StateSessions
 from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, LateSides, paragraph
-from streamstate.state_inspect.recorded_query import RecordedQuery
 from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Why(KeyChange, InputSides):
-    """Why a key changed in an epoch; a notebook shows it as before → rows → after.
+class Why(StateChange, InputSides):
+    """An explanation of a key's change in an epoch; a notebook shows it as before → rows → after.
 
     Attributes:
         epoch: the epoch.
@@ -89,7 +89,7 @@ class Why(KeyChange, InputSides):
         return "".join([*parts, *map(paragraph, self._notes())])
 
     def _values_frame(self) -> pd.DataFrame:
-        """The key's row before and after; empty where there was none."""
+        """Return the key's row before and after; empty where there was none."""
         shown = self.shown_values
         columns = list(shown[1] or shown[0] or {})
         rows = [[row.get(name) if row else "" for name in columns] for row in shown]
@@ -107,9 +107,9 @@ class Why(KeyChange, InputSides):
 
 
 def explained(
-    query: RecordedQuery, at: Callable[[int], Snapshot], epoch: int, table: str | None, given: Mapping[str, Any]
+    query: CapturedQuery, at: Callable[[int], Snapshot], epoch: int, table: str | None, given: Mapping[str, Any]
 ) -> Why:
-    """The input rows behind a key's change, as :meth:`streamstate.History.why`; ``at`` returns an epoch's snapshot."""
+    """Explain a key's change, as :meth:`streamstate.History.why`; ``at`` returns an epoch's snapshot."""
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
     asked = asked_key(query, table, given)
@@ -127,9 +127,9 @@ def explained(
 
 
 def _rows_of_key(
-    query: RecordedQuery, at: Callable[[int], Snapshot], asked: AskedKey, came: EpochInput
+    query: CapturedQuery, at: Callable[[int], Snapshot], asked: AskedKey, came: EpochInput
 ) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
-    """The rows that fell on a key, and those that were late, by side."""
+    """Return the rows that fell on a key, and those that were late, by side."""
     key, found, dropped = list(asked.state_key.values()), {}, {}
     for side in came.of(asked.operator):
         own = key[: len(side.came.keys)]

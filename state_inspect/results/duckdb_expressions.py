@@ -45,8 +45,9 @@ _COMPARES = {
     "EqualNullSafe": "IS NOT DISTINCT FROM",
 }
 _JUNCTIONS = {"And": "AND", "Or": "OR"}
+_OF_ONE = {"IsNull": "({} IS NULL)", "IsNotNull": "({} IS NOT NULL)", "Not": "(NOT {})"}
 _ALWAYS: dict[str, SparkType] = {
-    **dict.fromkeys([*_COMPARES, *_JUNCTIONS, "Not", "IsNull", "IsNotNull"], "boolean"),
+    **dict.fromkeys([*_COMPARES, *_JUNCTIONS, *_OF_ONE], "boolean"),
     "Sqrt": "double",
     "IntegralDivide": "long",
 }
@@ -55,7 +56,7 @@ _ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*"}
 _TRANSPARENT = ("KnownNotNull", "KnownNullable", "KnownFloatingPointNormalized", "UnresolvedAlias", "Alias")
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _HANDLED = (
-    *("Literal", "If", "CaseWhen", "Coalesce", "IsNull", "IsNotNull", "Not", "UnaryMinus", "Divide", "IntegralDivide"),
+    *("Literal", "If", "CaseWhen", "Coalesce", "UnaryMinus", "Divide", "IntegralDivide"),
     *("DecimalDivideWithOverflowCheck", "Remainder", "Sqrt", "CheckOverflow", "CheckOverflowInSum", "Round", "Cast"),
     *("GetStructField", "Concat"),
 )
@@ -72,7 +73,7 @@ class UntranslatableError(Exception):
 
 
 def in_duckdb(tree: Expression, column: StateColumn, *, ansi: bool = True) -> tuple[str, SparkType]:
-    """The expression as DuckDB's SQL, and its type.
+    """Return the expression as DuckDB's SQL, and its type.
 
     Args:
         tree: the expression.
@@ -104,7 +105,7 @@ class _Translator:
         return made
 
     def type_of(self, tree: Expression) -> SparkType:
-        """The type of an expression, as Spark's schemas have it in JSON."""
+        """Return the type of an expression, as Spark's schemas have it in JSON."""
         known = self._types.get(id(tree))
         if known is None:
             known = self._types[id(tree)] = self._type_of(tree)
@@ -140,11 +141,12 @@ class _Translator:
             return self.sql(of[0])
         if kind in _HANDLED:
             return str(getattr(self, f"_{kind.casefold()}")(tree, of))
+        if kind in _OF_ONE:
+            return _OF_ONE[kind].format(self.sql(of[0]))
         if kind in _COMPARES:
             self._comparable(of)
-            return f"({self.sql(of[0])} {_COMPARES[kind]} {self.sql(of[1])})"
-        if kind in _JUNCTIONS:
-            return f"({self.sql(of[0])} {_JUNCTIONS[kind]} {self.sql(of[1])})"
+        if operator := _COMPARES.get(kind) or _JUNCTIONS.get(kind):
+            return f"({self.sql(of[0])} {operator} {self.sql(of[1])})"
         if kind in _ARITHMETIC:
             return self._arithmetic(tree, of, _ARITHMETIC[kind])
         raise UntranslatableError(f"{_spelled(kind)} needs Spark")
@@ -196,15 +198,6 @@ class _Translator:
         kind = self.type_of(tree)
         return f"CAST({sql} AS {duckdb_type(kind)})" if _digits(kind) else sql
 
-    def _isnull(self, _tree: Expression, of: list[Expression]) -> str:
-        return f"({self.sql(of[0])} IS NULL)"
-
-    def _isnotnull(self, _tree: Expression, of: list[Expression]) -> str:
-        return f"({self.sql(of[0])} IS NOT NULL)"
-
-    def _not(self, _tree: Expression, of: list[Expression]) -> str:
-        return f"(NOT {self.sql(of[0])})"
-
     def _unaryminus(self, tree: Expression, of: list[Expression]) -> str:
         if self.type_of(tree) in _FLOATS:
             return f"(-{self.sql(of[0])})"
@@ -219,7 +212,7 @@ class _Translator:
         return self._divided_decimals(of, tree["type"])
 
     def _divided_decimals(self, of: list[Expression], kind: SparkType) -> str:
-        """A quotient of decimals, rounded half up: DuckDB would divide doubles."""
+        """Return a quotient of decimals, rounded half up: DuckDB would divide doubles."""
         (pa, sa), (pb, sb) = self._digits_of(of[0]), self._digits_of(of[1])
         p, s = _digits(kind) or (0, 0)
         up = s - sa + sb
@@ -315,7 +308,7 @@ def duckdb_type(kind: SparkType) -> str:
 
 
 def _decimal_result(kind: str, a: tuple[int, int], b: tuple[int, int]) -> str:
-    """The type of decimal arithmetic, by Spark's rules (``DecimalPrecision``)."""
+    """Return the type of decimal arithmetic, by Spark's rules (``DecimalPrecision``)."""
     (p1, s1), (p2, s2) = a, b
     if kind == "Multiply":
         p, s = p1 + p2 + 1, s1 + s2
@@ -336,7 +329,7 @@ def _digits(kind: SparkType) -> tuple[int, int] | None:
 
 
 def _number(text: str, kind: SparkType) -> str | None:
-    """A literal's number in digits; None if it is not a number of the type."""
+    """Return a literal's number in digits; None if it is not a number of the type."""
     try:
         if kind in _FLOATS:
             return str(float(text))
@@ -363,7 +356,7 @@ def _field(kind: SparkType, at: int) -> dict[str, Any]:
 
 
 def named(kind: SparkType) -> str:
-    """A type's name, for messages."""
+    """Return a type's name, for messages."""
     return kind if isinstance(kind, str) else str(kind.get("type"))
 
 

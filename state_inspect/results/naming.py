@@ -1,17 +1,17 @@
-"""What the columns of a state table are, where Spark has named them and not the query."""
+"""The query's names for columns of a state table that Spark has named."""
 
 from __future__ import annotations
 
 from streamstate.errors import StoreError, worded
 from streamstate.snapshots.store.query_plans.query_plan import TablePlan
 from streamstate.snapshots.store.query_plans.spark_names import named_by_spark
-from streamstate.state_inspect.keys import row_number_column
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.keys.key_rows import row_number_column
 from streamstate.state_inspect.results.results import shown_columns, state_of
 
 
-def naming_note(query: RecordedQuery, table: str) -> str:
-    """A sentence on the columns of a state table that Spark has named; empty if the query named them all."""
+def naming_note(query: CapturedQuery, table: str) -> str:
+    """Return a sentence on the columns of a state table that Spark has named; empty if the query named them all."""
     log = query.columns(shown_columns(query, table).state)
     if state_of(table)[1]:
         return ""
@@ -26,22 +26,22 @@ def naming_note(query: RecordedQuery, table: str) -> str:
     return f"In the key, {', '.join(known)}." if known else ""
 
 
-def how_to_plan(query: RecordedQuery) -> str:
-    """The line that records a query's plan."""
+def how_to_plan(query: CapturedQuery) -> str:
+    """Return the line that records a query's plan."""
     return worded(
         f'Record it: streamstate.describe(store, "{query.name}", build_query).',
         command="Record it: streamstate capture CHECKPOINT --store STORE --code MODULE:FUNCTION.",
     )
 
 
-def is_planned(query: RecordedQuery) -> bool:
-    """Whether the query's plan at the newest epoch is recorded, or no epoch is captured yet."""
+def is_planned(query: CapturedQuery) -> bool:
+    """Return whether the query's plan at the newest epoch is recorded, or no epoch is captured yet."""
     newest = query.entries().newest
     return newest is None or _plan(query, newest.epoch) is not None
 
 
-def key_aliases(query: RecordedQuery, table: str) -> dict[str, str]:
-    """The query's names of key columns that Spark has named, such as those of a join: each with Spark's."""
+def key_aliases(query: CapturedQuery, table: str) -> dict[str, str]:
+    """Return the query's names of key columns that Spark has named, such as those of a join: each with Spark's."""
     newest = query.entries().newest
     plan = None if newest is None or state_of(table)[1] else _plan(query, newest.epoch)
     planned: TablePlan | None = None if plan is None else plan.get(table)
@@ -53,7 +53,7 @@ def key_aliases(query: RecordedQuery, table: str) -> dict[str, str]:
     return {name: own for name, own in named.items() if name != own and name not in log.key_columns}
 
 
-def _plan(query: RecordedQuery, epoch: int) -> dict[str, TablePlan] | None:
+def _plan(query: CapturedQuery, epoch: int) -> dict[str, TablePlan] | None:
     try:
         plan = query.plans.at(epoch)
     except StoreError:  # a newer version of streamstate has recorded it

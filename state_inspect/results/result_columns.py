@@ -31,12 +31,12 @@ _MOST_COLUMNS = 2_000
 _MOST_SQL = 60_000
 """Characters of all its expressions."""
 _MOST_TEXTS, _TEXTS_OF_A_COLUMN = 100, 4
-"""How many texts a row of a result copies at most, and how many more for each column of the state."""
+"""The most texts that a row of a result copies, and how many more for each column of the state."""
 
 
 @dataclass(frozen=True)
 class ResultColumns:
-    """What a result consists of, in the query's order.
+    """The columns and conditions of a result, in the query's order.
 
     Attributes:
         schema: names and types of the columns.
@@ -57,13 +57,13 @@ class ResultColumns:
 
 
 SPARKS = "_spark"
-"""What a column that Spark computes is called, before its number."""
+"""The name, before its number, of a column that Spark computes."""
 
 
 def result_columns(
     plan: TablePlan, state: pa.Schema, keys: Sequence[str], table: str, *, filled: bool = False
 ) -> ResultColumns:
-    """The result's columns for a state table with certain columns.
+    """Return the result's columns for a state table with certain columns.
 
     A column that only Spark can compute is text that says so.
 
@@ -123,13 +123,7 @@ def result_columns(
 
 
 class _Translated:
-    """Expressions of a result in DuckDB's SQL, which together have limits: a record may come from a stranger.
-
-    Args:
-        state: the columns that they may use.
-        column: names them.
-        ansi: as for :func:`in_duckdb`.
-    """
+    """Expressions of a result in DuckDB's SQL, which together have limits: a record may come from a stranger."""
 
     def __init__(self, state: pa.Schema, column: StateColumn, *, ansi: bool) -> None:
         self._state = state
@@ -139,7 +133,7 @@ class _Translated:
         self._texts_left = _MOST_TEXTS + _TEXTS_OF_A_COLUMN * len(state)
 
     def sql(self, tree: Expression, kind: pa.DataType) -> str:
-        """An expression of a type.
+        """Return an expression of a type.
 
         Raises:
             UntranslatableError: it needs Spark, exceeds what is left of a limit, or is not of the type.
@@ -165,7 +159,7 @@ class _Translated:
 
 @lru_cache(maxsize=1_000)
 def _bound_type(sql: str, state: pa.Schema) -> pa.DataType | None:
-    """The type that DuckDB gives an expression over columns; None if it does not accept it."""
+    """Return the type that DuckDB gives an expression over columns; None if it does not accept it."""
     with parser().cursor() as cursor:
         cursor.register("state", state.empty_table())
         try:
@@ -175,7 +169,7 @@ def _bound_type(sql: str, state: pa.Schema) -> pa.DataType | None:
 
 
 def _texts(tree: Expression) -> int:
-    """How many texts and nested values an expression may copy."""
+    """Return how many texts and nested values an expression may copy."""
     arguments = tree.get("of", ())
     if arguments:
         return sum(map(_texts, arguments))

@@ -20,10 +20,6 @@ class ResultTable(IntervalTable):
     """A view of an interval table.
 
     Key columns that the result does not have can be used, but are not shown.
-
-    Args:
-        state: the state's versions.
-        columns: the result's columns.
     """
 
     def __init__(self, state: IntervalTable, columns: ResultColumns) -> None:
@@ -57,19 +53,19 @@ class ResultTable(IntervalTable):
         return self._state.versions
 
     def columns_at(self, epoch: int) -> list[str]:
-        """The result's columns, in the query's order."""
+        """Return the result's columns, in the query's order."""
         return list(self.result.schema.names)
 
     def at(self, epoch: int) -> str:
-        """SQL for the rows at an epoch."""
+        """Return SQL for the rows at an epoch."""
         return f"SELECT {listed(self.columns_at(epoch))} FROM {self.relation} WHERE {held_at(epoch)}"
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether the index has all epochs from ``first`` to ``last``."""
+        """Return whether the index has all epochs from ``first`` to ``last``."""
         return self._state.covers(first, last)
 
     def in_state(self, column: str) -> str:
-        """A column as SQL over the columns of the state; missing while the row is not in the result."""
+        """Return a column as SQL over the columns of the state; missing while the row is not in the result."""
         for key, name in self.result.keys.items():
             if name == column:
                 return quoted(key)
@@ -80,13 +76,7 @@ class ResultTable(IntervalTable):
 class FilledTable(ResultTable):
     """A result at one epoch, whose columns that only Spark can compute were computed by Spark, and are kept.
 
-    Args:
-        index: the index of the state's versions.
-        state: the state's versions.
-        columns: the result's columns.
-        found: what Spark computed, with the state's keys as ``_key<number>``; rows that do not meet the result's
-            conditions are not there.
-        epoch: the epoch.
+    ``found`` has what Spark computed, with the state's keys as ``_key<number>``, for rows that meet the conditions.
     """
 
     def __init__(self, index: Index, state: IntervalTable, columns: ResultColumns, found: pa.Table, epoch: int) -> None:
@@ -105,10 +95,10 @@ class FilledTable(ResultTable):
         )
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether it has all epochs from ``first`` to ``last``."""
+        """Return whether it has all epochs from ``first`` to ``last``."""
         return first == last == self.high
 
 
 def stored_keys(keys: Sequence[str]) -> list[str]:
-    """The key columns of a state table that have values: a state without a key has a column for its row's name."""
+    """Return the key columns that have values: a state without a key has a column for its row's name."""
     return [key for key in keys if key != NO_KEY]

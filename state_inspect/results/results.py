@@ -1,4 +1,4 @@
-"""Which result a state table has at an epoch, and the table of its versions."""
+"""The result of a state table at an epoch, and the table of its versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamstate.snapshots.checkpoint.bindings import binding_in_manifest, seen_
 from streamstate.snapshots.store.query_plans.live_plan import live_plan
 from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.query_plans.query_plan import TablePlan
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.results.result_columns import SPARKS, ResultColumns, result_columns
 from streamstate.state_inspect.results.result_table import FilledTable, ResultTable, stored_keys
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RESULT = "result"
-"""What the rows that a query returns are called, as a table; those of a side of a join are ``op0_left.result``."""
+"""The name of the rows that a query returns, as a table; those of a side of a join are ``op0_left.result``."""
 
 _TOP = "op0"
 # By table and the state's columns, for as long as the plans are read.
@@ -32,14 +32,14 @@ _known: WeakKeyDictionary[Plans, dict[tuple[str, str], tuple[TablePlan, ResultCo
 
 
 def state_of(table: str | None) -> tuple[str | None, bool]:
-    """The state table that a name means (None: the query's), and whether it means the result computed from it."""
+    """Return the state table of a name (None: the query's), and whether the name is that of its result."""
     if table == RESULT:
         return None, True
     return (table.removesuffix(f".{RESULT}"), True) if table and table.endswith(f".{RESULT}") else (table, False)
 
 
-def results_shown(query: RecordedQuery) -> list[str]:
-    """The results that can be shown at all captured epochs in the same columns, by name.
+def results_shown(query: CapturedQuery) -> list[str]:
+    """Return the results that can be shown at all captured epochs in the same columns, by name.
 
     They have their key, and other columns than the state. There are none if the store's plans cannot be read.
     """
@@ -54,7 +54,7 @@ def results_shown(query: RecordedQuery) -> list[str]:
     return [RESULT if name == _TOP else f"{name}.{RESULT}" for name in names]
 
 
-def _is_shown(query: RecordedQuery, name: str, newest: int) -> bool:
+def _is_shown(query: CapturedQuery, name: str, newest: int) -> bool:
     log = query.columns(name)
     shown = log.columns_at(newest)
     try:
@@ -66,8 +66,8 @@ def _is_shown(query: RecordedQuery, name: str, newest: int) -> bool:
     return {*columns.keys.values()} <= {*names} and names != shown
 
 
-def state_name(query: RecordedQuery, table: str) -> str:
-    """The state table that a table's rows come from: itself, or what a result is computed from."""
+def state_name(query: CapturedQuery, table: str) -> str:
+    """Return the state table that a table's rows come from: itself, or what a result is computed from."""
     state, is_result = state_of(table)
     return table_of_result(query, state, query.tables(), query.live_entry().epoch) if is_result else table
 
@@ -94,14 +94,14 @@ class ShownColumns:
 
 
 def known_table(name: str, tables: Sequence[str], query: str) -> str:
-    """The name, if a query has a state table of it."""
+    """Return the name, if a query has a state table of it."""
     if name not in tables:
         raise UnknownTableError.among("state table", name, tables, where=f"in {query}")
     return name
 
 
-def shown_columns(query: RecordedQuery, table: str) -> ShownColumns:
-    """The columns of a state table or a result, without reading any rows."""
+def shown_columns(query: CapturedQuery, table: str) -> ShownColumns:
+    """Return the columns of a state table or a result, without reading any rows."""
     state, is_result = state_of(table)
     if not is_result:
         log = query.columns(known_table(table, query.tables(), query.name))
@@ -120,8 +120,8 @@ def shown_columns(query: RecordedQuery, table: str) -> ShownColumns:
     return ShownColumns(keys, values, pa.schema([*found.schema, *hidden]), name, own)
 
 
-def table_of_result(query: RecordedQuery, table: str | None, tables: Sequence[str], epoch: int) -> str:
-    """The state table that a result is computed from; by default that of the query's topmost operator.
+def table_of_result(query: CapturedQuery, table: str | None, tables: Sequence[str], epoch: int) -> str:
+    """Return the state table that a result is computed from; by default that of the query's topmost operator.
 
     Raises:
         NoResultError: no plan is recorded, or that operator has several tables, or none whose columns differ.
@@ -143,8 +143,8 @@ def table_of_result(query: RecordedQuery, table: str | None, tables: Sequence[st
     )
 
 
-def result_plan(query: RecordedQuery, table: str, epochs: Sequence[int]) -> TablePlan:
-    """The plan of a state table's result, which has to be the same at all of some epochs.
+def result_plan(query: CapturedQuery, table: str, epochs: Sequence[int]) -> TablePlan:
+    """Return the plan of a state table's result, which has to be the same at all of some epochs.
 
     Raises:
         NoResultError: a plan is not known, or the result's columns changed between the epochs.
@@ -162,14 +162,14 @@ def result_plan(query: RecordedQuery, table: str, epochs: Sequence[int]) -> Tabl
     return found
 
 
-def plan_throughout(query: RecordedQuery, table: str, first: int, last: int) -> TablePlan:
+def plan_throughout(query: CapturedQuery, table: str, first: int, last: int) -> TablePlan:
     """As :func:`result_plan`, for all epochs from one to another."""
     changes = [known.since for known in query.plans.recorded() if first < known.since <= last]
     return result_plan(query, table, [last, first, *changes])
 
 
 def with_result(table: IntervalTable, plan: TablePlan, name: str, epoch: int) -> ResultTable:
-    """The versions of a result's rows, computed from the state's at and around an epoch.
+    """Return the versions of a result's rows, computed from the state's at and around an epoch.
 
     Raises:
         NoResultError: it cannot be computed without Spark.
@@ -178,9 +178,9 @@ def with_result(table: IntervalTable, plan: TablePlan, name: str, epoch: int) ->
 
 
 def filled_with_spark(
-    query: RecordedQuery, table: IntervalTable, plan: TablePlan, name: str, epoch: int
+    query: CapturedQuery, table: IntervalTable, plan: TablePlan, name: str, epoch: int
 ) -> ResultTable | None:
-    """A result at an epoch, if Spark has to compute part of it and can: the query was planned in this process.
+    """Return a result at an epoch, if Spark has to compute part of it and can: the query was planned in this process.
 
     The rows come from the index, so that they are the snapshot's own.
     """
@@ -196,19 +196,19 @@ def filled_with_spark(
     from streamstate.snapshots.spark.fetching import to_arrow
     from streamstate.state_inspect.results.spark_result import SparkResult
     from streamstate.state_inspect.sql.spark_errors import spark_errors
-    from streamstate.state_inspect.sql.user_data import frame_of
+    from streamstate.state_inspect.sql.user_data import spark_frame
 
     result = SparkResult(planned, plan, name)
     if result.why_not():
         return None
     with spark_errors(), _as_then(query, planned.spark, epoch):
-        rows = frame_of(planned.spark, query.index.query(table.at(epoch)).cast(schema))
+        rows = spark_frame(planned.spark, query.index.query(table.at(epoch)).cast(schema))
         values = [column for column in schema.names if column not in table.key_columns]
         found = to_arrow(result.beside_keys(rows, stored_keys(table.key_columns), values, wanted))
     return FilledTable(query.index, table, columns, found, epoch)
 
 
-def _as_then(query: RecordedQuery, spark: SparkSession, epoch: int) -> AbstractContextManager[None]:
+def _as_then(query: CapturedQuery, spark: SparkSession, epoch: int) -> AbstractContextManager[None]:
     """Within the block, what Spark runs sees the versions of shared variables that an epoch saw."""
     entry = query.known_entries.of(epoch)
     binding = None if entry is None else binding_in_manifest(entry.offsets)
@@ -225,7 +225,7 @@ def with_results(
 
 
 def columns_of_result(table: IntervalTable, plan: TablePlan, name: str, epoch: int) -> ResultColumns:
-    """The columns of a result as SQL over those of the state."""
+    """Return the columns of a result as SQL over those of the state."""
     return result_columns(plan, _schema(table.schema, table.columns_at(epoch)), table.key_columns, name)
 
 
@@ -233,7 +233,7 @@ def _schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(column) for column in columns])
 
 
-def _computed(query: RecordedQuery, plan: TablePlan, state: pa.Schema, keys: Sequence[str], name: str) -> ResultColumns:
+def _computed(query: CapturedQuery, plan: TablePlan, state: pa.Schema, keys: Sequence[str], name: str) -> ResultColumns:
     """As :func:`result_columns`; a view asks for the same ones at every drawing."""
     known = _known.setdefault(query.plans, {})
     found = known.get((name, str(state)))
@@ -242,7 +242,7 @@ def _computed(query: RecordedQuery, plan: TablePlan, state: pa.Schema, keys: Seq
     return found[1]
 
 
-def _planned(query: RecordedQuery, epoch: int) -> dict[str, TablePlan]:
+def _planned(query: CapturedQuery, epoch: int) -> dict[str, TablePlan]:
     plan = query.plans.at(epoch)
     if plan is None:
         first = query.plans.recorded()

@@ -32,13 +32,7 @@ _ROW = "_row"
 
 
 class SparkResult:
-    """The result of an aggregation's state table.
-
-    Args:
-        planned: the query, as this process has planned it.
-        plan: the same as the store has recorded it, for this table.
-        table: the state table, such as ``op0``.
-    """
+    """The result of an aggregation's state table."""
 
     def __init__(self, planned: LivePlan, plan: TablePlan, table: str) -> None:
         self._planned = planned
@@ -54,7 +48,7 @@ class SparkResult:
         """The nodes above the state that belong to the result, from the top down; the last one is the aggregation."""
 
     def why_not(self) -> str | None:
-        """Why Spark cannot compute the result, either; None if it can."""
+        """Return why Spark cannot compute the result; None if it can."""
         if kind_of(self._save) not in SAVES:
             return "it does not come from an aggregation"
         if any(kind_of(node) in STATEFUL or kind_of(node).startswith("StreamingRelation") for node in self._beside()):
@@ -62,20 +56,16 @@ class SparkResult:
         if any(not expression.deterministic() for node in self._above for expression in self._expressions(node)):
             return "a random expression above the state gives another value each time"
         if self._has_time():
-            return "the current time, which stands above the state, is not kept"
+            return "it uses the current time, which is not recorded"
         for column in (*(self._plan.keys or ()), *self._plan.values):
             if column.type != "void" and not is_kept(_type(column)):
                 return f"the state has a column of type {_type(column).simpleString()}, which is stored as another type"
         return None
 
     def frame(self, rows: DataFrame, keys: Sequence[str], values: Sequence[str], spark: SparkSession) -> DataFrame:
-        """The result's columns, under their names.
+        """Return the result's columns, under their names.
 
-        Args:
-            rows: rows of the state table, in the session that the query was planned in.
-            keys: the table's key columns that have values.
-            values: its value columns.
-            spark: the session that the frame is to belong to.
+        The rows of the state table are in the session that the query was planned in; the frame belongs to ``spark``.
         """
         made = self._over(rows, keys, values, spark, with_row=False)
         return _named(made, {column.name: F.col(f"c{at}") for at, column in enumerate(self._plan.columns)})
@@ -83,13 +73,9 @@ class SparkResult:
     def beside_keys(
         self, rows: DataFrame, keys: Sequence[str], values: Sequence[str], wanted: Sequence[int]
     ) -> DataFrame:
-        """Some columns of the result as ``_spark<number>``, beside the state's keys as ``_key<number>``.
+        """Return some columns of the result as ``_spark<number>``, beside the state's keys as ``_key<number>``.
 
-        Args:
-            rows: rows of the state table, in the session that the query was planned in.
-            keys: the table's key columns that have values.
-            values: its value columns.
-            wanted: the numbers of the result's columns.
+        The rows of the state table are in the session that the query was planned in; ``wanted`` are places of columns.
         """
         made = self._over(rows, keys, values, self._spark, with_row=True)
         row = F.col(f"c{len(self._plan.columns)}")
@@ -97,7 +83,7 @@ class SparkResult:
         return _named(made, columns | {f"_spark{at}": F.col(f"c{at}") for at in wanted})
 
     def _beside(self) -> Iterator[Any]:
-        """The nodes that are neither above the state nor below."""
+        """Yield the nodes that are neither above the state nor below."""
         for at, node in enumerate(self._above):
             own = self._above[at + 1] if at + 1 < len(self._above) else self._save
             for child in each(node.children()):
@@ -109,7 +95,7 @@ class SparkResult:
         return each(node.resultExpressions() if node is self._above[-1] else node.expressions())
 
     def _has_time(self) -> bool:
-        """Whether an expression that Spark replaces by the time of an epoch stands above the state, or in it."""
+        """Return whether an expression above the state, or in it, uses the current time."""
         return any(
             has_current_time(self._jvm, expression)
             for node in _above_input(self._planned.analyzed)
@@ -119,7 +105,7 @@ class SparkResult:
     def _over(
         self, rows: DataFrame, keys: Sequence[str], values: Sequence[str], spark: SparkSession, *, with_row: bool
     ) -> DataFrame:
-        """The result's columns as ``c0``, ``c1``, …, and the state's key as a struct if wanted."""
+        """Return the result's columns as ``c0``, ``c1``, …, and the state's key as a struct if wanted."""
         scan, row = self._scan(rows, keys, values)
         plan, below = scan, self._save
         for node in reversed(self._above):
@@ -142,7 +128,7 @@ class SparkResult:
         return made.toDF(*names).select(*(F.col(names[at]).alias(f"c{to}") for to, at in enumerate(own)))
 
     def _aggregated(self, node: Any, row: Any, children: Sequence[Any], *, with_row: bool) -> Any:
-        """The final aggregation of rows of which each has its own key.
+        """Return the final aggregation of rows of which each has its own key.
 
         The key is one more column to group by: it can be passed on, and without rows there are no groups, either. As a
         streaming aggregate it would insist on the state's partitions.
@@ -162,7 +148,7 @@ class SparkResult:
         )
 
     def _scan(self, rows: DataFrame, keys: Sequence[str], values: Sequence[str]) -> tuple[Any, Any]:
-        """A physical plan of state rows with the numbers of the state's attributes, and the attribute of the key."""
+        """Return a physical plan of state rows with the state's attributes, and the attribute of the key."""
         output = list(each(self._save.output()))
         known = self._stored(rows, output, keys, values)
         row = F.struct(*(_column(name).alias(f"k{at}") for at, name in enumerate(keys))) if keys else F.lit(0)
@@ -186,7 +172,7 @@ class SparkResult:
     def _stored(
         self, rows: DataFrame, output: Sequence[Any], keys: Sequence[str], values: Sequence[str]
     ) -> dict[int, Column]:
-        """The stored column of each of the state's attributes, by number."""
+        """Return the stored column of each of the state's attributes, by number."""
         if kind_of(self._save) == SESSION_SAVE:  # the value is the whole row
             parts = [(output, values, self._plan.values)]
         else:
@@ -216,7 +202,7 @@ class SparkResult:
 
 
 def _above_input(node: Any) -> Iterator[Any]:
-    """The nodes of an analysed plan that are not below its lowest streaming aggregations."""
+    """Yield the nodes of an analysed plan that are not below its lowest streaming aggregations."""
     yield node
     children = list(each(node.children()))
     if _aggregates(node) and not any(_aggregates(below) for child in children for below in walk(child)):
@@ -244,7 +230,7 @@ def _type(column: PlannedColumn) -> T.DataType:
 
 
 def _nullable(kind: T.DataType) -> T.DataType:
-    """The type as Delta stores it: everything inside it may be null."""
+    """Return the type as Delta stores it: everything inside it may be null."""
     if isinstance(kind, T.StructType):
         return T.StructType([T.StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
     if isinstance(kind, T.ArrayType):

@@ -131,10 +131,10 @@ _SPARK = """
 """
 
 DUCKDB_FUNCTIONS = frozenset(f"{_BOTH} {_DUCKDB}".split())
-"""What a statement in DuckDB may call, in lower case. Operators, whose names have no letters, are all allowed."""
+"""Functions allowed in DuckDB, in lower case. Operators, whose names have no letters, are all allowed."""
 
 SPARK_FUNCTIONS = frozenset(f"{_BOTH} {_SPARK}".split())
-"""What a statement in Spark may call, in lower case."""
+"""Functions allowed in Spark, in lower case."""
 
 ROWS_FROM_ARGUMENTS = frozenset({"unnest", "range", "generate_series", "json_each", "json_tree", "repeat"})
 """DuckDB's table functions that make rows from their arguments alone."""

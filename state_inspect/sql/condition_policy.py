@@ -1,4 +1,4 @@
-"""What a condition may contain, checked before it becomes part of a statement.
+"""Policy for conditions, checked before one becomes part of a statement.
 
 DuckDB's own parser reads the text, the tree is checked against what conditions may contain, and the SQL that runs is
 generated from that tree. So nothing runs that was not checked, and no bracket in the text can close one of ours.
@@ -86,12 +86,12 @@ class CheckedCondition:
 
     @property
     def is_small(self) -> bool:
-        """Whether it need not be tried in parts, however long the rows."""
+        """True if it need not run in parts, however long the rows."""
         return self.work <= _SMALL
 
 
 def predicate_sql(text: str, columns: Sequence[str], table: str) -> str:
-    r"""The condition as SQL that reads nothing but the table's own columns.
+    r"""Return the condition as SQL that reads nothing but the table's own columns.
 
     Example:
         >>> predicate_sql("upper(key) = 'A' AND value > 1", ["key", "value"], "op0")
@@ -101,7 +101,7 @@ def predicate_sql(text: str, columns: Sequence[str], table: str) -> str:
 
 
 def checked_condition(text: str, columns: Sequence[str], table: str) -> CheckedCondition:
-    """A condition, if it contains only what conditions may contain."""
+    """Return a condition, if it contains only what conditions may contain."""
     _check_size(text)
     cursor = parser().cursor()
     try:
@@ -111,6 +111,11 @@ def checked_condition(text: str, columns: Sequence[str], table: str) -> CheckedC
     finally:
         cursor.close()
     return CheckedCondition(str(found[0] if found else "").removeprefix("SELECT "), used, work)
+
+
+def condition_failed(error: Exception) -> InvalidSQLError:
+    """Return the error for a statement with a user's condition that failed."""
+    return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")
 
 
 def _check_size(text: str) -> None:
@@ -154,7 +159,7 @@ def _parsed(serialized_tree: str, text: str, columns: Sequence[str]) -> dict[str
 
 
 def _expression(tree: dict[str, Any], text: str, table: str) -> dict[str, Any]:
-    """The single expression of the text. Brackets that close ours would make more of the statement than that."""
+    """Return the single expression of the text. Brackets that close ours would make more of the statement than that."""
     statements = tree.get("statements", [])
     node = statements[0]["node"] if len(statements) == 1 else {}
     selected = node.get("select_list", [])
@@ -194,7 +199,7 @@ def _check(expression: dict[str, Any], columns: Sequence[str], table: str) -> tu
 
 @dataclass
 class _Amounts:
-    """How much a condition makes of a row's values, each of which may be long."""
+    """The amount of work that a condition does with a row's values, which may be long."""
 
     functions: int = 0
     concatenated: int = 0
@@ -212,7 +217,7 @@ class _Amounts:
             self.patterns += steps(_constant_text(function, arguments, "pattern"))
 
     def checked(self) -> int:
-        """The condition's work, if no amount exceeds its limit."""
+        """Return the condition's work, if no amount exceeds its limit."""
         for amount, most, what in (
             (self.concatenated, _MOST_CONCATENATED, "concatenates {} values"),
             (self.constructed, _MOST_CONSTRUCTED, "makes lists, structs or maps of {} values"),
@@ -226,7 +231,7 @@ class _Amounts:
 
 
 def steps(pattern: str) -> int:
-    """The size of a regular expression with its counted repetitions written out.
+    """Return the size of a regular expression with its counted repetitions written out.
 
     Example:
         >>> steps("([a-z]{3}x){2}")

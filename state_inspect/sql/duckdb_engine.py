@@ -17,11 +17,12 @@ from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME
 from streamstate.snapshots.store.delta.data_files import verified
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
-from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
 from streamstate.state_inspect.results.results import RESULT
 from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.sql.binding import Bound
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb
-from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, INPUTS, Bound
+from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, INPUTS
 from streamstate.state_inspect.sql.user_data import DuckDBSource
 from streamstate.state_inspect.state_table import StateTable
 from streamstate.state_inspect.temporal_index.epoch_runs import spans_until
@@ -48,15 +49,15 @@ class DuckDBEngine:
         self.columns: list[str] = [str(column[0]) for column in described]
 
     def rows(self) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
         return self._run(self._sql)
 
     def first(self, count: int) -> pa.Table:
-        """The first rows, at most ``count``."""
+        """Return the first rows, at most ``count``."""
         return self._run(f"SELECT * FROM ({self._sql}) LIMIT {count}")
 
     def count(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         with self._connection() as cursor:
             found = cursor.execute(f"SELECT count(*) FROM ({self._sql})", self._values or None).fetchone()
         return int(found[0]) if found else 0
@@ -77,7 +78,7 @@ class DuckDBEngine:
             raise self._failed(error) from error
 
     def _failed(self, error: duckdb.Error) -> StreamStateError:
-        """The error without DuckDB's excerpt of the statement, which is not the text that the user wrote."""
+        """Return the error without DuckDB's excerpt of the statement, which is not the text that the user wrote."""
         text = self._bound.in_users_words(str(error))
         unknown = re.search(r'Referenced column "([^"]+)" not found', text)
         if unknown:
@@ -91,21 +92,21 @@ class DuckDBEngine:
 
 
 def _plain(tree: exp.Query) -> exp.Query:
-    """The statement in a form that DESCRIBE accepts."""
+    """Return the statement in a form that DESCRIBE accepts."""
     if isinstance(tree, (exp.Select, exp.SetOperation)):
         return tree
     return exp.select("*").from_(tree.subquery("rows", copy=False) if not isinstance(tree, exp.Subquery) else tree)
 
 
 def _is_volatile(tree: exp.Query) -> bool:
-    """Whether it may return different rows each time."""
+    """Return whether a statement may return different rows each time."""
     if tree.find(exp.TableSample, exp.Rand, exp.Uuid):
         return True
     return any(function.name.casefold() in _VOLATILE for function in tree.find_all(exp.Anonymous))
 
 
-def read_in_duckdb(query: RecordedQuery, snapshot: Snapshot, table: str, kind: str | None) -> DuckDBSource:
-    """A state table of a snapshot, its result, its history or its changes."""
+def read_in_duckdb(query: CapturedQuery, snapshot: Snapshot, table: str, kind: str | None) -> DuckDBSource:
+    """Return a state table of a snapshot, its result, its history or its changes."""
     if kind is not None and kind.startswith(INPUTS):
         raise InvalidSQLError(
             f"{query.name}.{kind} is what the query's sources delivered, which only Spark can read.\n"
@@ -134,7 +135,7 @@ class _View:
 
 
 def _history(table: IntervalTable, epoch: int) -> _View:
-    """All versions known at an epoch; a version that ended after the epoch is still valid at it."""
+    """Return all versions known at an epoch; a version that ended after the epoch is still valid at it."""
     columns = [PARTITION, *table.columns]
     sql = (
         f"SELECT _valid_from, CASE WHEN _valid_to <= {epoch} THEN _valid_to END AS _valid_to, {listed(columns)}"
@@ -150,7 +151,7 @@ class _Rows:
     columns: list[str]
     files: pa.Table | ds.Dataset
     sql: str
-    """What they are made of, in terms of the relation ``files``."""
+    """Their query over the relation ``files``."""
 
     def in_duckdb(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
         cursor.register(f"{name}_files", self.files)
@@ -159,7 +160,7 @@ class _Rows:
 
 
 def _changes(log: ChangeLog, epoch: int) -> _Rows:
-    """The changelog up to an epoch."""
+    """Return the changelog up to an epoch."""
     sql = f"SELECT {listed(log.all_columns)} FROM files WHERE {EPOCH} <= {epoch}"
     return _Rows(log.all_columns, _files(log, epoch), sql)
 
@@ -185,7 +186,7 @@ def _history_in_files(log: ChangeLog, epoch: int) -> _Rows:
 
 
 def _files(log: ChangeLog, epoch: int) -> pa.Table | ds.Dataset:
-    """The changelog's files up to an epoch, verified and, from an object store, downloaded."""
+    """Return the changelog's files up to an epoch, verified and, from an object store, downloaded."""
     schema = log.version.schema
     files = [file for file in log.version.files(EPOCH) if file.may_hold(None, epoch)]
     paths = [str(verified(log.version.place, file.path, file.size)) for file in files]

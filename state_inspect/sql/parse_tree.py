@@ -16,7 +16,7 @@ from streamstate.snapshots.store.duckdb_sql import embedded
 
 @cache
 def parser() -> duckdb.DuckDBPyConnection:
-    """A DuckDB that only parses and binds: it holds no data. Use a cursor of it."""
+    """Return a DuckDB that only parses and binds: it holds no data. Use a cursor of it."""
     database = embedded()
     atexit.register(_close)  # what is still open when Python exits is reported as leaked
     return database
@@ -28,20 +28,20 @@ def _close() -> None:
 
 
 def serialized(cursor: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """The parse tree of a text as JSON. A syntax error is part of the tree."""
+    """Return the parse tree of a text as JSON. A syntax error is part of the tree."""
     found = cursor.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
     return str(found[0]) if found else '{"error": true}'
 
 
 def syntax_error(tree: dict[str, Any]) -> str | None:
-    """The first line of the parser's message; None if the text parses."""
+    """Return the first line of the parser's message; None if the text parses."""
     if tree["error"] and tree.get("error_type") == "parser":
         return str(tree.get("error_message", "")).splitlines()[0]
     return None
 
 
 def nodes(part: Any) -> Iterator[dict[str, Any]]:
-    """All objects of a JSON document, from the outside in. Not recursive, so that deep nesting cannot exhaust it."""
+    """Yield all objects of a JSON document, from the outside in, without recursion."""
     left = [part]
     while left:
         node = left.pop()

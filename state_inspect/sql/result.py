@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.state_inspect.frames import as_html, as_text, to_pandas, to_polars
-from streamstate.state_inspect.sql.user_data import frame_of
+from streamstate.state_inspect.sql.user_data import spark_frame
 
 if TYPE_CHECKING:
     import polars
@@ -22,20 +22,20 @@ class Engine(Protocol):
 
     columns: list[str]
     repeatable: bool
-    """Whether it returns the same rows each time."""
+    """True if it returns the same rows each time."""
 
     @property
     def frame(self) -> DataFrame | None:
         """The rows as a Spark frame, not yet run; None if it does not run in Spark."""
 
     def rows(self) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
 
     def first(self, count: int) -> pa.Table:
-        """The first rows, at most ``count``."""
+        """Return the first rows, at most ``count``."""
 
     def count(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
 
 
 class Result:
@@ -78,14 +78,14 @@ class Result:
         return self.to_arrow()
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
+        """Return all rows as an Arrow table."""
         if self._rows is None:
             self._rows = self._engine.rows()
             self._count = self._rows.num_rows
         return self._rows
 
     def first(self, count: int) -> pa.Table:
-        """The first rows as an Arrow table, at most ``count``; the others are not computed.
+        """Return the first rows as an Arrow table, at most ``count``; the others are not computed.
 
         Example:
             >>> store.sql("SELECT * FROM q ORDER BY key").first(1).num_rows  # doctest: +SKIP
@@ -94,11 +94,11 @@ class Result:
         return self._engine.first(count) if self._rows is None else self._rows.slice(0, count)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
+        """Return all rows as a pandas frame."""
         return to_pandas(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a Polars frame.
+        """Return all rows as a Polars frame.
 
         Raises:
             ModuleNotFoundError: Polars is not installed.
@@ -106,7 +106,7 @@ class Result:
         return to_polars(self.to_arrow())
 
     def to_spark(self, spark: SparkSession | None = None) -> DataFrame:
-        """The rows as a Spark frame; with ``engine="spark"`` the frame itself, not yet run.
+        """Return the rows as a Spark frame; with ``engine="spark"`` the frame itself, not yet run.
 
         Args:
             spark: the session; by default the running one.
@@ -118,7 +118,9 @@ class Result:
             return self._engine.frame
         from streamstate.snapshots.spark.session import session_in_use  # needs Spark
 
-        return frame_of(session_in_use(spark, connect=True), self._engine.rows() if self._rows is None else self._rows)
+        return spark_frame(
+            session_in_use(spark, connect=True), self._engine.rows() if self._rows is None else self._rows
+        )
 
     def __len__(self) -> int:
         if self._count is None:

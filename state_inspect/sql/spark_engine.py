@@ -16,11 +16,11 @@ from streamstate.snapshots.spark.fetching import fetched
 from streamstate.snapshots.store.duckdb_sql import embedded
 from streamstate.state_inspect.inputs.inputs import kept_with
 from streamstate.state_inspect.sql.allowed_functions import DUCKDB_FUNCTIONS, SPARK_FUNCTIONS
+from streamstate.state_inspect.sql.binding import Bound
 from streamstate.state_inspect.sql.parse_tree import first_error
 from streamstate.state_inspect.sql.spark_errors import spark_errors
 from streamstate.state_inspect.sql.spark_policy import check_for_spark
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb
-from streamstate.state_inspect.sql.time_travel import Bound
 from streamstate.state_inspect.sql.user_data import SparkSource
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ class SparkEngine:
         self.columns: list[str] = list(self.frame.columns)
 
     def rows(self) -> pa.Table:
-        """All rows, collected."""
+        """Return all rows, collected."""
         return self._collected(self.frame)
 
     def first(self, count: int) -> pa.Table:
-        """The first rows, at most ``count``."""
+        """Return the first rows, at most ``count``."""
         return self._collected(self.frame.limit(count))
 
     def count(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         with spark_errors():
             return self.frame.count()
 
@@ -69,7 +69,7 @@ class SparkEngine:
 
 
 def _analyzed(spark: SparkSession, text: str, bound: Bound[SparkSource]) -> DataFrame:
-    """The statement's frame. The views that name its relations are dropped again."""
+    """Return the statement's frame. The views that name its relations are dropped again."""
     views: list[str] = []
     columns: list[str] = []
     frames: list[DataFrame] = []

@@ -22,7 +22,7 @@ def spark_errors(columns: list[str] | None = None) -> Iterator[None]:
 
 
 def _failed(error: Exception, columns: list[str]) -> StreamStateError:
-    """The error for a condition of Spark's, which Java's exceptions carry somewhere in their text."""
+    """Return the error for a condition of Spark's, which Java's exceptions carry somewhere in their text."""
     text = str(error).strip()
     found = re.search(r"\[([A-Z][A-Z_0-9.]+)\] [^\n]*", text)
     condition, line = (found[1], found[0]) if found else ("", (text.splitlines() or ["it failed"])[0])

@@ -1,4 +1,4 @@
-"""What SQL for Spark may do, judged by Spark's own parse of the text that it will run.
+"""Policy for SQL in Spark, judged by Spark's own parse of the text that it will run.
 
 The policy is the same wherever a user's SQL reaches Spark: statements over snapshots, mappings of a migration, and
 edits of a fork. They are queries, over known relations, with allowed functions. Spark itself has no such limits: it
@@ -37,12 +37,6 @@ def check_for_spark(spark: SparkSession, sql: str, known: Iterable[str], columns
     """Raise unless a statement over snapshots only reads from known relations, with allowed functions.
 
     That it is a query was checked before: it is a translation of what DuckDB has parsed.
-
-    Args:
-        spark: the session that will run it.
-        sql: the text that will run.
-        known: all names that may stand for relations in it.
-        columns: the columns of those relations.
     """
     _refuse_substitution(sql, _PARAMETER)
     plan = _nodes(_parser(spark).parsePlan(sql))
@@ -53,11 +47,7 @@ def check_for_spark(spark: SparkSession, sql: str, known: Iterable[str], columns
 def check_query_for_spark(spark: SparkSession, sql: str, tables: Mapping[str, Collection[str]], instead: str) -> None:
     """Raise unless a user's text in Spark's SQL is a query that :func:`check_for_spark` would allow.
 
-    Args:
-        spark: the session that will run it.
-        sql: the text that will run.
-        tables: the columns of each relation that it may read.
-        instead: what to do instead, for errors.
+    ``tables`` has the columns of each relation that it may read; ``instead`` is the last line of an error.
     """
     _refuse_substitution(sql, instead)
     parser = _parser(spark)
@@ -93,7 +83,7 @@ def _parser(spark: SparkSession) -> Any:
 
 
 def _nodes(tree: Any) -> list[dict[str, Any]]:
-    """The plans and expressions of a tree of Spark's, wherever they are in it."""
+    """Return the plans and expressions of a tree of Spark's, wherever they are in it."""
     return [node for node in nodes(json.loads(tree.toJSON())) if "class" in node]
 
 

@@ -1,4 +1,4 @@
-"""What a statement reads in Spark: state tables at an epoch, their results, histories and changelogs, and inputs."""
+"""Relations of a statement in Spark: state tables at an epoch, results, histories, changelogs and inputs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY, PA
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME
 from streamstate.snapshots.store.delta.data_files import refuse_links
-from streamstate.state_inspect.inputs.inputs import inputs, kept_with, required_plan, rows_of
-from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
+from streamstate.state_inspect.inputs.inputs import batch_rows, inputs, kept_with, required_plan
 from streamstate.state_inspect.results.result_columns import result_columns
 from streamstate.state_inspect.results.results import RESULT, result_plan
 from streamstate.state_inspect.results.spark_result import SparkResult
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _DELTA = "io.delta.sql.DeltaSparkSessionExtension"
 
 
-def read_in_spark(query: RecordedQuery, snapshot: Snapshot, table: str, kind: str | None) -> SparkSource:
-    """A state table of a snapshot, its result, its history or changes, or an input: Spark reads them itself."""
+def read_in_spark(query: CapturedQuery, snapshot: Snapshot, table: str, kind: str | None) -> SparkSource:
+    """Return a state table of a snapshot, its result, its history or changes, or an input: Spark reads them itself."""
     if kind is not None and kind.startswith(INPUTS):
         return InputRelation(query, snapshot.epoch, kind.removeprefix(INPUTS).removeprefix("_") or None)
     if kind == RESULT:
@@ -64,9 +64,9 @@ class SparkRelation:
 
 @dataclass(frozen=True)
 class ResultRelation:
-    """What a query returns, computed by the query's own plan from the state at an epoch."""
+    """The rows that a query returns, computed by its own plan from the state at an epoch."""
 
-    query: RecordedQuery
+    query: CapturedQuery
     epoch: int
     table: str
 
@@ -97,9 +97,9 @@ class ResultRelation:
 
 @dataclass(frozen=True)
 class InputRelation:
-    """What a source of a query delivered in an epoch."""
+    """The rows that a source of a query delivered in an epoch."""
 
-    query: RecordedQuery
+    query: CapturedQuery
     epoch: int
     source: str | None
 
@@ -110,11 +110,11 @@ class InputRelation:
         if own.equals(rows.sparkSession._jsparkSession):
             return rows
         frame: Any = rows
-        return kept_with(rows_of(spark, frame._jdf.queryExecution().analyzed()), rows)
+        return kept_with(batch_rows(spark, frame._jdf.queryExecution().analyzed()), rows)
 
 
 def _state(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:
-    """The rows at an epoch."""
+    """Return the rows at an epoch."""
     keyframe = log.keyframe(epoch)
     rows = _log(spark, log, keyframe, epoch).where(_since(keyframe))
     newest = Window.partitionBy(*_keys(rows, log)).orderBy(F.col(EPOCH).desc())
@@ -123,7 +123,7 @@ def _state(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:
 
 
 def _history(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:
-    """All versions known at an epoch, with the epochs from and to which each was valid.
+    """Return all versions known at an epoch, with the epochs from and to which each was valid.
 
     A version that is valid before a gap ends at the gap; after it, the changelog starts again with a keyframe.
     """
@@ -149,7 +149,7 @@ def _since(keyframe: int | None) -> Column:
 
 
 def _log(spark: SparkSession, log: ChangeLog, first: int | None, last: int) -> DataFrame:
-    """The changelog's rows between two epochs, through the session's Delta connector or else from the files."""
+    """Return the changelog's rows between two epochs, through the session's Delta connector or else from the files."""
     place, table = log.version.place, log.version.table
     files = [file for file in log.version.files(EPOCH) if file.may_hold(first, last)]
     refuse_links(place, [file.path for file in files])
@@ -163,7 +163,7 @@ def _log(spark: SparkSession, log: ChangeLog, first: int | None, last: int) -> D
 
 
 def _uri(place: Place) -> str:
-    """A table's location as Spark spells it: Hadoop's S3 client has another scheme."""
+    """Return a table's location as Spark spells it: Hadoop's S3 client has another scheme."""
     if place.folder is not None:
         return f"file://{place.folder}"
     scheme, _, rest = place.uri.partition("://")
@@ -171,7 +171,7 @@ def _uri(place: Place) -> str:
 
 
 def _keys(rows: DataFrame, log: ChangeLog) -> list[Column]:
-    """The key columns; one that contains a map as text, because Spark cannot sort maps."""
+    """Return the key columns; one that contains a map as text, because Spark cannot sort maps."""
     has_map = {name: "map<" in rows.schema[name].dataType.simpleString() for name in log.key_columns}
     return [canonical_text(rows.schema, [name]) if has_map[name] else column_named(name) for name in log.key_columns]
 

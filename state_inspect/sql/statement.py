@@ -32,7 +32,7 @@ class Statement:
     values: dict[str, Any]
 
     def value(self, node: exp.Expr) -> Any:
-        """The value of a literal or a parameter; None for any other expression."""
+        """Return the value of a literal or a parameter; None for any other expression."""
         if isinstance(node, exp.Placeholder):
             return self.values[node.name]
         if isinstance(node, exp.Neg):
@@ -43,13 +43,13 @@ class Statement:
         return node.name if node.is_string or not node.name.isdigit() else int(node.name)
 
     def used(self) -> dict[str, Any]:
-        """The values of the parameters that are still in the tree; those that chose epochs are gone by then."""
+        """Return the values of the parameters that are still in the tree; those that chose epochs are gone by then."""
         return {mark.name: self.values[mark.name] for mark in self.tree.find_all(exp.Placeholder)}
 
 
-def parsed(sql: str, params: Parameters = None) -> Statement:
-    """The statement of a text in DuckDB's SQL, with values for its ``?`` or ``$name``."""
-    tree = read(sql)
+def parse_statement(sql: str, params: Parameters = None) -> Statement:
+    """Return the statement of a text in DuckDB's SQL, with values for its ``?`` or ``$name``."""
+    tree = parse_query(sql)
     values = dict(params) if isinstance(params, Mapping) else dict(_by_number(params))
     marks = {mark.name: mark for mark in tree.find_all(exp.Placeholder)}
     _check_parameters(marks, values)
@@ -87,7 +87,7 @@ def _check_parameters(marks: Mapping[str, object], values: Mapping[str, object])
 
 
 def _numbered(sql: str) -> str:
-    """The statement with each ``?`` as ``$1``, ``$2``, …, so that a parameter may move within the tree."""
+    """Return the statement with each ``?`` as ``$1``, ``$2``, …, so that a parameter may move within the tree."""
     try:
         tokens = sqlglot.tokenize(sql, read="duckdb")
     except SqlglotError as error:
@@ -106,8 +106,8 @@ def _reason(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else "not valid SQL"
 
 
-def read(sql: str) -> exp.Query:
-    """The tree of one statement that reads, its ``?`` numbered."""
+def parse_query(sql: str) -> exp.Query:
+    """Return the tree of one statement that reads, its ``?`` numbered."""
     if not sql.strip():
         raise InvalidSQLError("The SQL is empty. Write a statement such as: SELECT * FROM delays LIMIT 10")
     try:
@@ -131,22 +131,22 @@ def read(sql: str) -> exp.Query:
 
 
 def tables_named(sql: str) -> list[str]:
-    """The unqualified names that a statement reads from, as written, without those that its WITH defines.
+    """Return the unqualified names that a statement reads from, as written, without those that its WITH defines.
 
     Example:
         >>> tables_named("WITH x AS (FROM delays) SELECT * FROM x JOIN airports ON true")
         ['airports', 'delays']
     """
-    return sorted({table.name for table in relations(read(sql)) if table.name and not table.db})
+    return sorted({table.name for table in relations(parse_query(sql)) if table.name and not table.db})
 
 
 def relations(tree: exp.Query) -> list[exp.Table]:
-    """The tables and table functions that are not common table expressions."""
+    """Return the tables and table functions that are not common table expressions."""
     return [table for table in tree.find_all(exp.Table) if definition(table) is None]
 
 
 def definition(table: exp.Table) -> exp.CTE | None:
-    """The common table expression that a table refers to; None if it refers to something outside the statement."""
+    """Return the common table expression that a table refers to; None if it is outside the statement."""
     if table.db or not isinstance(table.this, exp.Identifier):
         return None
     name = table.name.casefold()
@@ -154,7 +154,7 @@ def definition(table: exp.Table) -> exp.CTE | None:
 
 
 def _visible(table: exp.Table) -> Iterator[exp.CTE]:
-    """The common table expressions that are in scope for a table, the innermost first."""
+    """Yield the common table expressions that are in scope for a table, the innermost first."""
     below: exp.Expr = table
     above = table.parent
     while above is not None:
@@ -167,7 +167,7 @@ def _visible(table: exp.Table) -> Iterator[exp.CTE]:
 
 
 def _before(inside: exp.Expr, defining: exp.With) -> list[exp.CTE]:
-    """What a definition of a WITH can refer to: those before it, and itself if it is recursive."""
+    """Return the definitions that one of a WITH can use: those before it, and itself if it is recursive."""
     at = next(position for position, defined in enumerate(defining.expressions) if defined is inside)
     recursive = defining.recursive and isinstance(inside.this, exp.SetOperation)
     return list(reversed(defining.expressions[: at + 1 if recursive else at]))

@@ -1,4 +1,4 @@
-"""What a statement over snapshots may do, judged by DuckDB's own parse of the text that it will run.
+"""Policy for statements over snapshots, judged by DuckDB's own parse of the text that it will run.
 
 The rewriting of a statement relies on sqlglot's parse. If DuckDB parsed the text differently, the difference would show
 here: relations that the rewriting did not put there, functions that are not allowed, and statements that do more than
@@ -29,11 +29,7 @@ def check_for_duckdb(
 ) -> None:
     """Raise unless a statement only reads from known relations, with allowed functions.
 
-    Args:
-        cursor: a connection to the database that will run it.
-        sql: the text that will run.
-        known: all names that may stand for relations in it, including those that it defines with WITH.
-        functions: the functions that it may call, in lower case; operators are always allowed.
+    ``known`` has all names of relations, those of WITH included; ``functions`` are in lower case, without operators.
     """
     tree: dict[str, Any] = json.loads(serialized(cursor, sql))
     if (problem := syntax_error(tree)) is not None:
@@ -87,7 +83,7 @@ def _instead() -> str:
 
 
 def function_not_allowed(function: str, allowed: Collection[str], instead: str | None = None) -> InvalidSQLError:
-    """The error for a function that a statement may not call; ``instead`` is its last line."""
+    """Return the error for a function that a statement may not call; ``instead`` is its last line."""
     near = difflib.get_close_matches(function, allowed, n=1)
     hint = f" Did you mean {near[0]}()?" if near and near[0] != function else ""
     return InvalidSQLError(

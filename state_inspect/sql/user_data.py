@@ -16,10 +16,13 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
+from sqlglot import exp
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.store.duckdb_sql import quoted
+from streamstate.state_inspect.sql.allowed_functions import ROWS_FROM_ARGUMENTS
+from streamstate.state_inspect.sql.statement_policy import function_not_allowed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +57,7 @@ _UNSIGNED = {
 
 
 class DuckDBSource(Protocol):
-    """What a name in a statement stands for, in DuckDB."""
+    """The source of a relation's rows in DuckDB."""
 
     @property
     def columns(self) -> list[str]:
@@ -65,7 +68,7 @@ class DuckDBSource(Protocol):
 
 
 class SparkSource(Protocol):
-    """What a name in a statement stands for, in Spark."""
+    """The source of a relation's rows in Spark."""
 
     def in_spark(self, spark: SparkSession) -> DataFrame:
         """Return it as a Spark frame."""
@@ -81,7 +84,7 @@ class ArrowData:
 
     rows: pa.Table | ds.Dataset
     path: str | None = None
-    """Where the dataset is, if Spark can read it there itself."""
+    """The dataset's path, if Spark can read it there itself."""
 
     @property
     def columns(self) -> list[str]:
@@ -96,7 +99,7 @@ class ArrowData:
         """Return it as a Spark frame."""
         if self.path is not None:
             return spark.read.parquet(plain_path(self.path))
-        return frame_of(spark, self.rows.to_table() if isinstance(self.rows, ds.Dataset) else self.rows)
+        return spark_frame(spark, self.rows.to_table() if isinstance(self.rows, ds.Dataset) else self.rows)
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class SparkData:
 
 
 def user_data(frames: Mapping[Any, Any] | None, queries: list[str]) -> dict[str, UserSource]:
-    """The user's tables, by their names in lower case, which must not be those of queries."""
+    """Return the user's tables, by their names in lower case, which must not be those of queries."""
     if frames is not None and not isinstance(frames, Mapping):
         raise InvalidArgumentError(f"Invalid frames={frames!r}: expected a dict of names and frames or paths.")
     found: dict[str, UserSource] = {}
@@ -140,7 +143,7 @@ def user_data(frames: Mapping[Any, Any] | None, queries: list[str]) -> dict[str,
 
 
 def is_frame(value: Any) -> bool:
-    """Whether a value can be used as a table as it is; paths are not considered."""
+    """Return whether a value can be used as a table as it is; paths are not considered."""
     if isinstance(value, type):
         return False
     return isinstance(value, (pd.DataFrame, pa.Table, pa.RecordBatch, ds.Dataset)) or _of(value, "polars", "pyspark")
@@ -160,7 +163,7 @@ def _source(name: str, value: Any) -> UserSource:
 
 
 def _arrow(value: Any) -> pa.Table:
-    """Rows in memory as an Arrow table. An iterator of batches is consumed."""
+    """Return rows in memory as an Arrow table. An iterator of batches is consumed."""
     if isinstance(value, type):
         raise TypeError(f"{value.__name__} is a class")
     if isinstance(value, pa.Table):
@@ -194,23 +197,53 @@ def _file(name: str, given: str) -> UserSource:
 
 
 def _of(value: object, *libraries: str) -> bool:
-    """Whether a value is a frame of a library, which is not imported for this."""
+    """Return whether a value is a frame of one of some libraries, without importing them."""
     kind = type(value)
     return kind.__module__.partition(".")[0] in libraries and kind.__name__ in {"DataFrame", "LazyFrame"}
 
 
-def read_call(call: str, values: dict[str, Any]) -> pa.Table:
-    """The rows of a call of one of :data:`READERS`, such as ``read_csv('x.csv', header = true)``."""
-    return _rows_of(call, call, values)
+def rows_of_function(function: exp.Func, values: Mapping[str, Any], *, allow_files: bool) -> ArrowData | None:
+    """Return the rows of a table function that reads files; None for one that makes rows from its arguments.
+
+    ``values`` has the values of the statement's parameters, by name.
+
+    Raises:
+        InvalidSQLError: the function is not allowed, or cannot read what it is given.
+    """
+    name = (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).casefold()
+    if name in ROWS_FROM_ARGUMENTS:
+        return None
+    if name not in READERS or not allow_files:
+        raise function_not_allowed(name, ROWS_FROM_ARGUMENTS)
+    if function.find(exp.Query):
+        raise InvalidSQLError(f"{name}() takes paths and options here, no statements.")
+    given = {mark.name: values[mark.name] for mark in function.find_all(exp.Placeholder)}
+    texts = [literal.name for literal in function.find_all(exp.Literal) if literal.is_string]
+    for text in [*texts, *_texts(list(given.values()))]:
+        if _SCHEME.match(text):
+            on_this_machine(text)
+    call = function.sql(dialect="duckdb")
+    return ArrowData(_rows_of(call, call, given))
 
 
-def read_file(path: str) -> pa.Table:
-    """The rows of a CSV, Parquet or JSON file. DuckDB detects the format."""
-    return _rows_of(path, quoted(on_this_machine(path)))
+def _texts(values: list[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _texts(list(value))
+
+
+def quoted_file(table: exp.Table) -> ArrowData | None:
+    """Return the rows of the file that a quoted name is the path of; None if it is none. DuckDB detects the format."""
+    path, is_quoted = table.name, isinstance(table.this, exp.Identifier) and table.this.quoted
+    if not is_quoted or not ("." in path or "/" in path):
+        return None
+    return ArrowData(_rows_of(path, quoted(on_this_machine(path))))
 
 
 def on_this_machine(path: str) -> str:
-    """A path on the local disk; raises if it is a URI of another place."""
+    """Return a path on the local disk; raise if it is a URI of another place."""
     local = local_path(path)
     if local is None:
         raise InvalidArgumentError(
@@ -220,15 +253,8 @@ def on_this_machine(path: str) -> str:
     return str(local)
 
 
-def check_paths(texts: Iterator[str]) -> None:
-    """Raise if one of the texts of a call is a URI of another place."""
-    for text in texts:
-        if _SCHEME.match(text):
-            on_this_machine(text)
-
-
 def _rows_of(what: str, source: str, values: dict[str, Any] | None = None) -> pa.Table:
-    """The rows of what follows FROM; errors name it as the user wrote it."""
+    """Return the rows of what follows FROM; errors name it as the user wrote it."""
     database = duckdb.connect(config=_OFFLINE)
     try:
         database.execute("SET TimeZone = 'UTC'")
@@ -240,15 +266,15 @@ def _rows_of(what: str, source: str, values: dict[str, Any] | None = None) -> pa
         database.close()
 
 
-def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows as a Spark frame; columns may share a name."""
+def spark_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return rows as a Spark frame; columns may share a name."""
     plain = rows.rename_columns([f"c{at}" for at in range(rows.num_columns)])
     plain = plain.cast(pa.schema([field.with_type(_spark_type(field.type)) for field in plain.schema]))
     return spark.createDataFrame(plain).toDF(*rows.column_names)
 
 
 def _spark_type(kind: pa.DataType) -> pa.DataType:
-    """The type that Spark has for the values of an Arrow type."""
+    """Return the type that Spark has for the values of an Arrow type."""
     if pa.types.is_dictionary(kind):
         return _spark_type(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -261,5 +287,5 @@ def _spark_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain_path(path: str) -> str:
-    """A path for Spark's readers, its wildcards escaped."""
+    """Return a path for Spark's readers, its wildcards escaped."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)

@@ -1,4 +1,4 @@
-"""What in a query's plan may be nondeterministic, and which columns of the state depend on it.
+"""Parts of a query's plan that may be nondeterministic, and the columns of the state that depend on them.
 
 The analysed plan lives in the JVM and is walked there, from the sources up. Columns that depend on something
 nondeterministic are remembered by their expression ids, so that the columns of an aggregate can be traced back to it.
@@ -84,7 +84,7 @@ _ARRIVAL = (
 
 
 def suspects_of(analyzed: Any) -> list[Suspect]:
-    """Everything that may be nondeterministic in an analysed plan, starting at its sources."""
+    """Return everything that may be nondeterministic in an analysed plan, starting at its sources."""
     walk = _PlanWalk()
     walk.node(analyzed)
     return [replace(suspect, columns=frozenset(walk.columns.get(suspect, ()))) for suspect in walk.found]
@@ -97,9 +97,9 @@ class _PlanWalk:
     found: dict[Suspect, None] = field(default_factory=dict)
     columns: dict[Suspect, set[str]] = field(default_factory=dict)
     _by_column: dict[int, set[Suspect]] = field(default_factory=dict)
-    """What a column depends on, by its expression id."""
+    """The suspects that a column depends on, by its expression id."""
     _every: set[Suspect] = field(default_factory=set)
-    """What every column depends on, because it determines which rows there are."""
+    """The suspects that every column depends on, because they determine which rows there are."""
 
     def node(self, plan: Any) -> None:
         for child in _elements(plan.children()):
@@ -121,7 +121,7 @@ class _PlanWalk:
             self._every |= set(self.found)
 
     def _expression(self, expression: Any, node: str, alias: str = "") -> set[Suspect]:
-        """What is nondeterministic in an expression, or in the columns that it reads."""
+        """Return the suspects in an expression and in the columns that it reads."""
         kind = _class(expression)
         if kind == "AttributeReference":
             return self._by_column.get(_number(expression), set())
@@ -163,7 +163,7 @@ class _PlanWalk:
 
 
 def _order_of(function: Any, where: str) -> Iterator[Suspect]:
-    """The suspect for an aggregate function whose result depends on the order of the rows."""
+    """Yield the suspect for an aggregate function whose result depends on the order of the rows."""
     kind = _class(function)
     why = _ORDERED.get(kind)
     if kind in _DOUBLES or (kind in ("Sum", "Average", "TrySum") and _floating(function)):
@@ -177,7 +177,7 @@ def _floating(function: Any) -> bool:
 
 
 def _function_of(python: Any) -> Any:
-    """The Python function of a node in the plan; None if Spark keeps it elsewhere."""
+    """Return the Python function of a node in the plan; None if Spark keeps it elsewhere."""
     pickled = python.command()
     unpickled = cloudpickle.loads(bytes(pickled.unsafeArray()))  # pickled by this session itself
     return unpickled[0] if isinstance(unpickled, tuple) else None

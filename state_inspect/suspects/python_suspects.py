@@ -1,4 +1,4 @@
-"""What Python functions read besides their arguments: clocks, random numbers, files, the environment, globals.
+"""Reads of Python functions besides their arguments: clocks, random numbers, files, the environment, globals.
 
 The bytecode is read, never run. Names are resolved to the objects they refer to, so that ``from time import time as
 now`` is found; the user's own functions and classes that are called are searched too.
@@ -18,38 +18,15 @@ from typing import Any
 from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind
 
 _RANDOM = ("random.", "uuid.uuid1", "uuid.uuid4", "secrets.", "numpy.random.", "os.urandom")
-_CLOCK = (
-    "time.time",
-    "time.monotonic",
-    "time.perf_counter",
-    "time.localtime",
-    "time.gmtime",
-    "time.ctime",
-    "datetime.datetime.now",
-    "datetime.datetime.utcnow",
-    "datetime.datetime.today",
-    "datetime.date.today",
-    "pandas.Timestamp.now",
-    "pandas.Timestamp.utcnow",
-    "pandas.Timestamp.today",
-)
-_OUTSIDE = (
-    "os.environ",
-    "os.getenv",
-    "os.getpid",
-    "os.listdir",
-    "os.scandir",
-    "open",
-    "io.open",
-    "glob.glob",
-    "requests.",
-    "httpx.",
-    "urllib.request.",
-    "http.client.",
-    "socket.",
-    "sqlite3.",
-    "subprocess.",
-)
+_CLOCKS = """
+    time.time time.monotonic time.perf_counter time.localtime time.gmtime time.ctime datetime.datetime.now
+    datetime.datetime.utcnow datetime.datetime.today datetime.date.today pandas.Timestamp.now pandas.Timestamp.utcnow
+    pandas.Timestamp.today
+"""
+_READS_OUTSIDE = """
+    os.environ os.getenv os.getpid os.listdir os.scandir open io.open glob.glob requests. httpx. urllib.request.
+    http.client. socket. sqlite3. subprocess.
+"""
 _WHY = {
     SuspectKind.RANDOM: (
         "it returns another value in every run",
@@ -65,29 +42,17 @@ _WHY = {
     ),
 }
 _MUTABLE = (list, dict, set, bytearray)
-_MUTATORS = {
-    "append",
-    "add",
-    "update",
-    "extend",
-    "pop",
-    "popitem",
-    "insert",
-    "remove",
-    "setdefault",
-    "clear",
-    "discard",
-}
+_MUTATORS = """
+    append add update extend pop popitem insert remove setdefault clear discard
+"""
 _MAX_DEPTH = 6
 _LIBRARY = str(Path(dis.__file__).parent)
 
 
 def suspects_in(function: Any, name: str) -> list[Suspect]:
-    """What a function, and the user's own code that it calls, reads besides its arguments.
+    """Return what a function, and the user's own code that it calls, reads besides its arguments.
 
-    Args:
-        function: a function, a method, a class or an object with methods.
-        name: what the function is part of, such as ``the function of transformWithState``.
+    ``name`` says what the function is part of, such as ``the function of transformWithState``.
     """
     return list(dict.fromkeys(_CodeWalk(name).reach(function, _MAX_DEPTH)))
 
@@ -160,7 +125,7 @@ class _CodeWalk:
 
 
 def _references(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[tuple[str, int | None, Any]]:
-    """The full dotted name of everything that is not an argument, with its line and the object."""
+    """Yield the full dotted name of everything that is not an argument, with its line and the object."""
     local: dict[str, str] = {}
     dotted, value, line, imported = "", None, None, ""
     for instruction in dis.get_instructions(code):
@@ -195,7 +160,7 @@ def _changed(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[tuple[s
     for instruction, after in zip(instructions, [*instructions[1:], None], strict=True):
         name, loaded = str(instruction.argval), instruction.opname in ("LOAD_GLOBAL", "LOAD_DEREF")
         container = loaded and isinstance(names.get(name), _MUTABLE)
-        called = after is not None and after.argval in _MUTATORS
+        called = after is not None and after.argval in _MUTATORS.split()
         if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (container and (stores or called)):
             found.setdefault(name, _line(instruction))
     yield from found.items()
@@ -206,7 +171,7 @@ def _line(instruction: dis.Instruction) -> int | None:
 
 
 def _attribute(dotted: str, value: Any, name: str) -> tuple[str, Any]:
-    """The full name and the value of an object's attribute."""
+    """Return the full name and the value of an object's attribute."""
     found = inspect.getattr_static(value, name, None) if value is not None else None
     if isinstance(value, types.ModuleType) and isinstance(found, (type, types.ModuleType)):
         return _full_name(found) or f"{dotted}.{name}", found
@@ -214,7 +179,7 @@ def _attribute(dotted: str, value: Any, name: str) -> tuple[str, Any]:
 
 
 def _full_name(value: Any) -> str | None:
-    """The full name of a module, a class or a function in its own module."""
+    """Return the full name of a module, a class or a function in its own module."""
     if isinstance(value, types.ModuleType):
         return value.__name__
     if isinstance(value, types.MethodType | types.BuiltinMethodType) and isinstance(
@@ -232,7 +197,11 @@ def _full_name(value: Any) -> str | None:
 
 
 def _kind(dotted: str) -> SuspectKind | None:
-    kinds = ((SuspectKind.RANDOM, _RANDOM), (SuspectKind.CLOCK, _CLOCK), (SuspectKind.OUTSIDE, _OUTSIDE))
+    kinds = (
+        (SuspectKind.RANDOM, _RANDOM),
+        (SuspectKind.CLOCK, _CLOCKS.split()),
+        (SuspectKind.OUTSIDE, _READS_OUTSIDE.split()),
+    )
     for kind, known in kinds:
         if any(dotted.startswith(name) if name.endswith(".") else _is_or_in(dotted, name) for name in known):
             return kind
@@ -254,7 +223,7 @@ def _cell_values(function: types.FunctionType) -> list[Any]:
 
 
 def _is_users(value: Any) -> bool:
-    """Whether a function or class is the user's own rather than a library's."""
+    """Return whether a function or class is the user's own rather than a library's."""
     module = str(getattr(value, "__module__", "") or "")
     root = module.split(".", 1)[0]
     if root in sys.stdlib_module_names and root != "__main__":

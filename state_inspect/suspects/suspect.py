@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class SuspectKind(Enum):
-    """What makes a part of a query nondeterministic."""
+    """Reasons for which a part of a query is nondeterministic."""
 
     RANDOM = "random"
     """It returns another value in every run."""

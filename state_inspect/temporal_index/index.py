@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 import threading
-from collections import OrderedDict
+import weakref
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -22,7 +24,6 @@ from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest, log_version_of
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
-from streamstate.state_inspect.temporal_index.relations import Relations
 from streamstate.state_inspect.temporal_index.segments import Segments
 
 # Of the machine's memory; DuckDB respects a container's limit.
@@ -53,7 +54,7 @@ class Index:
         self._tables: dict[tuple[str, str], Segments] = {}
         self._of_keys: OrderedDict[tuple[str, str, str], Segments] = OrderedDict()  # in the order of use
         self._opening = threading.RLock()
-        self._relations = Relations(self._db)
+        self._relations = _Relations(self._db)
 
     def table(
         self,
@@ -66,7 +67,7 @@ class Index:
         only: pa.Table | None = None,
         keep: bool = True,
     ) -> IntervalTable:
-        """An interval table with all captured epochs from ``first`` (−1: all) to ``last``.
+        """Return an interval table with all captured epochs from ``first`` (−1: all) to ``last``.
 
         After a run of retention a new one is built; those who hold the previous one can keep reading it.
 
@@ -89,17 +90,17 @@ class Index:
             return segments.covering(manifest, first, last, keep=keep)
 
     def held(self, query: str, name: str) -> IntervalTable | None:
-        """The interval table of the newest epochs as loaded so far, without reading anything; None if there is none."""
+        """Return the loaded interval table of the newest epochs; None if there is none."""
         found = self._tables.get((query, name))
         return None if found is None else found.live
 
     def loaded(self, query: str, name: str) -> list[IntervalTable]:
-        """All interval tables of a state table as loaded so far, without reading anything."""
+        """Return all interval tables of a state table as loaded so far, without reading anything."""
         found = self._tables.get((query, name))
         return [] if found is None else found.loaded
 
     def counts(self, query: str, name: str) -> Mapping[int, int]:
-        """The rows of a state table at the epochs that were counted so far."""
+        """Return the rows of a state table at the epochs that were counted so far."""
         found = self._tables.get((query, name))
         return {} if found is None else found.counts
 
@@ -111,7 +112,7 @@ class Index:
                 segments.covering(manifest, live.high)
 
     def dropped(self, query: str, name: str, entry: Entry) -> IntervalTable:
-        """A state table at an epoch that retention has dropped since its entry was read.
+        """Return a state table at an epoch that retention has dropped since its entry was read.
 
         Raises:
             EpochDroppedError: the grace period of its files is over.
@@ -160,10 +161,7 @@ class Index:
     ) -> pa.Table:
         """Run a statement that reads, isolated from concurrent loading.
 
-        Args:
-            sql: the statement.
-            parameters: its parameters.
-            frames: additional tables, by name, visible only to this statement.
+        ``frames`` are additional tables, by name, visible only to this statement.
         """
         with self.connection() as cursor:
             for name, frame in (frames or {}).items():
@@ -173,9 +171,8 @@ class Index:
     def query_parts(self, statements: Iterable[tuple[str, list[Any]]], sql: str) -> pa.Table:
         """Run a statement on the rows of others, which fit on disk but perhaps not into memory.
 
-        Args:
-            statements: each with its parameters; a statement runs before the next one is made.
-            sql: what to run on their rows, in ``parts``, with the number of their statement as ``_part``.
+        Each statement, with its parameters, runs before the next one is made. ``sql`` reads their rows from ``parts``,
+        with the number of the statement as ``_part``.
         """
         with self.connection() as cursor:
             for number, (statement, parameters) in enumerate(statements):
@@ -218,8 +215,31 @@ class Index:
             cursor.close()
 
 
+class _Relations:
+    """Names of relations, each dropped after its table is garbage-collected. Used under the index's lock."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+        self._db = database.cursor()
+        self._numbers = itertools.count(2)
+        self._taken: set[str] = set()
+        # Filled during garbage collection, when no statement may run.
+        self._unused: deque[str] = deque()
+
+    def named(self, name: str) -> str:
+        """Return a unique name for a new relation; first drops those that are no longer used."""
+        while self._unused:
+            self._db.execute(f"DROP TABLE IF EXISTS {quoted(self._unused.popleft())}")
+        chosen = name if name not in self._taken else f"{name}#{next(self._numbers)}"
+        self._taken.add(chosen)
+        return chosen
+
+    def owned_by(self, table: IntervalTable, relation: str) -> None:
+        """Drop the relation after the table is garbage-collected."""
+        weakref.finalize(table, self._unused.append, relation)
+
+
 def as_arrow(relation: duckdb.DuckDBPyRelation) -> pa.Table:
-    """The rows; sums of integers as 64-bit integers if they fit. DuckDB's 128-bit integers would become decimals."""
+    """Return the rows; 128-bit sums of integers as 64-bit integers if they fit, instead of decimals."""
     rows = relation.to_arrow_table()
     for at, kind in enumerate(relation.types):
         if str(kind) == "HUGEINT":

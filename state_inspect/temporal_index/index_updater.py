@@ -19,10 +19,6 @@ class Tail:
     """A thread that loads new epochs of the tables that were read before; :meth:`Store.tail` returns it.
 
     It reads the store, so it makes no difference which process writes the epochs.
-
-    Args:
-        advance: loads new epochs.
-        interval: seconds between checks.
     """
 
     def __init__(self, advance: Callable[[], None], interval: float) -> None:
@@ -38,7 +34,7 @@ class Tail:
 
     @property
     def running(self) -> bool:
-        """Whether the thread is still running."""
+        """True while the thread runs."""
         return self._thread.is_alive()
 
     def stop(self) -> None:

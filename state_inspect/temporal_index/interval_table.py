@@ -36,8 +36,8 @@ from streamstate.snapshots.store.duckdb_sql import listed, quoted, same
 from streamstate.snapshots.store.entries import Entries, TableFacts
 from streamstate.snapshots.store.key_scan import KeyScan
 from streamstate.snapshots.store.keyframes import keyframes_in, marked_rows
-from streamstate.state_inspect.key_text import as_parameter
-from streamstate.state_inspect.temporal_index.epoch_runs import Part, Run, base, part_of, runs_of
+from streamstate.state_inspect.keys.key_text import as_parameter
+from streamstate.state_inspect.temporal_index.epoch_runs import EpochRun, EpochSpan, base, runs_of, span_of
 from streamstate.state_inspect.temporal_index.loading import counted_files, counted_rows
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.small_append import FEW_ROWS, NEVER, few, patch
@@ -116,11 +116,11 @@ class IntervalTable:
         return [*self.key_columns, *self.value_columns]
 
     def columns_at(self, epoch: int) -> list[str]:
-        """The columns that existed at an epoch; a restarted query may have added columns later."""
+        """Return the columns that existed at an epoch; a restarted query may have added columns later."""
         return [name for name in self.columns if self.beginnings.get(name, epoch) <= epoch]
 
     def at(self, epoch: int) -> str:
-        """SQL for the rows at an epoch."""
+        """Return SQL for the rows at an epoch."""
         return f"SELECT {listed(self.columns_at(epoch))} FROM {self.relation} WHERE {held_at(epoch)}"
 
     @property
@@ -129,7 +129,7 @@ class IntervalTable:
         return self
 
     def in_state(self, column: str) -> str:
-        """A column as SQL over the columns of :attr:`state`."""
+        """Return a column as SQL over the columns of :attr:`state`."""
         return quoted(column)
 
     def kind(self, column: str) -> str:
@@ -137,18 +137,14 @@ class IntervalTable:
         return self._kinds[column]
 
     def key_is(self, key: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """The SQL condition that a version belongs to a key, and its parameters; needs no full scan.
-
-        Args:
-            key: a value for each key column.
-        """
+        """Return the SQL condition that a version belongs to a key, and its parameters; needs no full scan."""
         values = [as_parameter(key[name], self.schema.field(name).type) for name in self.key_columns]
         casts = ", ".join(f"CAST(? AS {self._kinds[name]})" for name in self.key_columns)
         equal = " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in self.key_columns)
         return f"_hash = hash({casts}) AND {equal}", [*values, *values]
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether the index has all epochs from ``first`` to ``last``."""
+        """Return whether the index has all epochs from ``first`` to ``last``."""
         begins = self.low is not None and (self.low <= first or (self._whole and first < 0))
         return not self._unsure and begins and self.high >= last
 
@@ -196,14 +192,14 @@ class IntervalTable:
             self._unsure = False
 
     def outgrown(self, entries: Entries, first: int) -> bool:
-        """Whether the epochs from ``first`` on take less than a quarter of the memory, loaded by themselves."""
+        """Return whether the epochs from ``first`` on take less than a quarter of the memory by themselves."""
         facts = entries.facts(self._table)
         keyframe = int(facts.keyframes[facts.is_there][-1]) if facts.is_there.any() else -1
         rows = self._rows_at_keyframe(facts, keyframe) + facts.changes_between(keyframe, int(facts.epochs[-1]))
         return 0 <= keyframe <= first and rows < self.versions // 4
 
     def _lacking(self, facts: TableFacts, first: int) -> int:
-        """The approximate number of changelog rows to read for the epochs from ``first`` on."""
+        """Return the approximate number of changelog rows to read for the epochs from ``first`` on."""
         own = facts.is_there & (facts.epochs >= first)
         if self.low is not None:
             return int(facts.changes[own & ((facts.epochs < self.low) | (facts.epochs > self.high))].sum())
@@ -211,12 +207,12 @@ class IntervalTable:
         return int(facts.changes[own].sum()) + (0 if base < 0 else self._rows_at_keyframe(facts, base))
 
     def _rows_at_keyframe(self, facts: TableFacts, keyframe: int) -> int:
-        """How many rows a keyframe has; 0 if nobody has counted them."""
+        """Return the number of rows of a keyframe; 0 if nobody has counted them."""
         known = facts.rows_at(keyframe)
         return (marked_rows(self._version.table, keyframe) if known is None else known) or 0
 
     def _far_back(self, facts: TableFacts, first: int) -> bool:
-        """Whether reading everything again is less work than adding the epochs from ``first`` on."""
+        """Return whether reading everything again is less work than adding the epochs from ``first`` on."""
         if self.low is None or self.low <= first:
             return False
         return facts.changes_between(first - 1, self.low - 1) > self.versions // 2
@@ -249,20 +245,20 @@ class IntervalTable:
         self._db.execute("ROLLBACK")
         self._unsure = False
 
-    def part(self, entries: Entries, first: int, last: int) -> Part:
-        """The epochs to load for those from ``first`` to ``last``: all that are read from the same keyframes.
+    def part(self, entries: Entries, first: int, last: int) -> EpochSpan:
+        """Return the epochs to load for those from ``first`` to ``last``: all that are read from the same keyframes.
 
         Raises:
             OvertakenError: as :meth:`cover`.
         """
         check_generation(self._version, self.generation)
         facts = entries.facts(self._table)
-        part = part_of(runs_of(facts, self._keyframes(facts)), first, last)
+        part = span_of(runs_of(facts, self._keyframes(facts)), first, last)
         self._expected = facts.changes_between(part.low - 1, part.high) + self._rows_at_keyframe(facts, part.low)
         return part
 
     @_loads
-    def load(self, part: Part) -> None:
+    def load(self, part: EpochSpan) -> None:
         """Load some epochs, once and for all."""
         self.starts = part.starts
         with self._all_or_nothing():
@@ -292,7 +288,7 @@ class IntervalTable:
         # What an epoch is read from is complete.
         return sorted({*found, *facts.keyframes[facts.keyframes >= 0].tolist()})
 
-    def _load(self, runs: Sequence[Run], first: int) -> tuple[int, int]:
+    def _load(self, runs: Sequence[EpochRun], first: int) -> tuple[int, int]:
         """Load what is missing; returns the oldest and the newest epoch loaded."""
         low = self.low if self.low is not None and self.low <= first else base(runs, first)
         if self.low is None:
@@ -330,7 +326,7 @@ class IntervalTable:
         self._db.execute(f"ALTER TABLE {resorted} RENAME TO {self.relation}")
         self._sorted, self._unsorted = self.versions, 0
 
-    def _add(self, runs: Sequence[Run], low: int) -> None:
+    def _add(self, runs: Sequence[EpochRun], low: int) -> None:
         """Load runs that do not continue a loaded run, starting at epoch ``low``."""
         for run in runs:
             # Versions that are valid before a gap end at the gap.
@@ -339,7 +335,7 @@ class IntervalTable:
                 self._db.execute(f"UPDATE {self.relation} SET _valid_to = {ended} WHERE _valid_to = {NEVER}")
             self._stream(self._rows_since(run.keyframe_at(max(low, run.first)), run.last))
 
-    def _go_on(self, runs: Sequence[Run]) -> None:
+    def _go_on(self, runs: Sequence[EpochRun]) -> None:
         """Load the epochs after the newest loaded one."""
         for run in runs:
             if run.first <= self.high < run.last:
@@ -360,7 +356,7 @@ class IntervalTable:
         self._insert()
         self._db.execute("DROP TABLE incoming")
 
-    def _go_back(self, runs: Sequence[Run], first: int, low: int) -> None:
+    def _go_back(self, runs: Sequence[EpochRun], first: int, low: int) -> None:
         """Load the epochs from ``first`` on that come before ``low``, the oldest loaded one."""
         for run in runs:
             rows = self._rows_since(run.keyframe_at(max(first, run.first)), min(low, run.last))
@@ -378,7 +374,7 @@ class IntervalTable:
             self._db.execute("DROP TABLE incoming")
 
     def _rows_since(self, keyframe: int | None, last: int, *, after: int | None = None) -> pa.RecordBatchReader:
-        """The rows to load: a keyframe's, if there is one, and the changes after it, or after an epoch."""
+        """Return the rows to load: a keyframe's, if there is one, and the changes after it, or after an epoch."""
         if self._only is None:
             rows = rows_since(self._version, keyframe, last, after=after)
             return counted_rows(self._label, rows, self._expected)
@@ -409,7 +405,7 @@ class IntervalTable:
                     self._db.unregister(name)
 
     def _with_next(self) -> str:
-        """SQL for the rows of the feed, each with its key's hash and the epoch of its key's next row."""
+        """Return SQL for the rows of the feed, each with its key's hash and the epoch of its key's next row."""
         keys = listed(self.key_columns)
         following = f"lead(_epoch) OVER (PARTITION BY {HASH}, {keys} ORDER BY _epoch) AS _until"
         fed = "feed"
@@ -447,6 +443,6 @@ class IntervalTable:
 
 
 def held_at(epoch: int, relation: str | None = None) -> str:
-    """The SQL condition that a version, perhaps of a certain relation, is valid at an epoch."""
+    """Return the SQL condition that a version, perhaps of a certain relation, is valid at an epoch."""
     of = f"{relation}." if relation else ""
     return f"{of}_valid_from <= {epoch} AND {of}_valid_to > {epoch}"

@@ -45,29 +45,27 @@ def loading_progress(listener: LoadingProgress) -> Iterator[None]:
 def loading_part(read: int, expected: int) -> Iterator[None]:
     """Within the block, report what is loaded as a part of more.
 
-    Args:
-        read: the changes in the parts before.
-        expected: roughly how many there are in all parts.
+    ``read`` are the changes in the parts before; ``expected`` is roughly how many all parts have.
     """
     listener = _listener.get()
     with loading_progress(lambda name, more, _: listener(name, read + more, max(expected, read + more))):
         yield
 
 
-def report(name: str, read: int, expected: int) -> None:
+def report_rows(name: str, read: int, expected: int) -> None:
     """Report how many rows were read, of about how many."""
     _listener.get()(name, read, max(expected, read))
 
 
 def counted_rows(name: str, rows: pa.RecordBatchReader, expected: int) -> pa.RecordBatchReader:
-    """The rows, reported as they are read."""
+    """Return the rows, reported as they are read."""
     return pa.RecordBatchReader.from_batches(rows.schema, _counted(name, rows, expected, _listener.get()))
 
 
 def counted_files(
     name: str, schema: pa.Schema, files: Iterator[tuple[pa.Table, int]], expected: int
 ) -> pa.RecordBatchReader:
-    """The rows found in files, each with its number of rows, all of which are reported."""
+    """Return the rows found in files, each with its number of rows, all of which are reported."""
     return pa.RecordBatchReader.from_batches(schema, _counted_files(name, files, expected, _listener.get()))
 
 

@@ -1,7 +1,7 @@
 """Stops queries of the index after a time limit, or when their answers are no longer needed.
 
-A query blocks its thread until DuckDB answers. Queries that run inside :meth:`Running.active` or :func:`time_limit` can
-be interrupted from another thread. Outside of these, queries run for as long as they take.
+A query blocks its thread until DuckDB answers. Another thread can interrupt queries that run inside
+:meth:`RunningStatements.active` or :func:`time_limit`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class QueryStopped(Exception):  # noqa: N818 (the answer is not needed, so no us
 
 
 class Interruptible(Protocol):
-    """What runs a query: a cursor of DuckDB, or what stands for jobs of Spark."""
+    """A DuckDB cursor or a Spark job group."""
 
     def interrupt(self) -> None:
         """End the query, which then raises an error. Called repeatedly, from another thread."""
 
 
-class Running:
+class RunningStatements:
     """The queries of one task. Any thread may stop them."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Running:
 
     @property
     def stopped(self) -> bool:
-        """Whether the task was stopped; no further query of it starts."""
+        """True if the task was stopped; no further query of it starts."""
         return self._stopped.is_set()
 
     def stop_after(self, seconds: float) -> None:
@@ -106,16 +106,14 @@ class Running:
                 self._cursors.remove(cursor)
 
 
-_active: ContextVar[tuple[Running, ...]] = ContextVar("streamstate_running", default=())
+_active: ContextVar[tuple[RunningStatements, ...]] = ContextVar("streamstate_running", default=())
 
 
 @contextlib.contextmanager
 def interruptible(cursor: Interruptible, interrupted: type[Exception] = duckdb.InterruptException) -> Iterator[None]:
     """Use a cursor such that the tasks active on this thread can interrupt it.
 
-    Args:
-        cursor: runs the queries of the block.
-        interrupted: the error that they raise when they are interrupted.
+    ``interrupted`` is the error of an interrupted query.
 
     Raises:
         QueryStopped: one of the tasks was stopped.
@@ -147,7 +145,7 @@ def time_limit(seconds: float, what: str) -> Iterator[None]:
         >>> with time_limit(5, "The condition"):  # doctest: +SKIP
         ...     table.count(where="value > 1")
     """
-    task = Running()
+    task = RunningStatements()
     timer = threading.Timer(seconds, task.stop)
     timer.daemon = True
     timer.start()

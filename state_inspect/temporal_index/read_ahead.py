@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.capture.background import BackgroundThread
-from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
+from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
 
 
 class ReadAhead:
@@ -23,7 +23,7 @@ class ReadAhead:
         self._load = load
         self._lock = threading.Lock()
         self._wanted: list[tuple[str, int]] = []
-        self._loading: tuple[tuple[str, int], Running] | None = None
+        self._loading: tuple[tuple[str, int], RunningStatements] | None = None
         self._thread: BackgroundThread | None = None
 
     def want(self, table: str, epochs: Sequence[int]) -> None:
@@ -57,11 +57,11 @@ class ReadAhead:
             with suppress(QueryStopped, StreamStateError), running.active():
                 self._load(table, epoch)
 
-    def _next(self) -> tuple[tuple[str, int], Running] | None:
+    def _next(self) -> tuple[tuple[str, int], RunningStatements] | None:
         with self._lock:
             self._loading = None
             if self._wanted:
-                self._loading = self._wanted.pop(0), Running()
+                self._loading = self._wanted.pop(0), RunningStatements()
             else:
                 self._thread = None
                 atexit.unregister(self.stop)

@@ -1,4 +1,4 @@
-"""How many rows live at an epoch, counted in the temporal index: the manifest often does not say."""
+"""Row counts of epochs, from the temporal index: the manifest often lacks them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _FEW = 4
 
 
 def rows_at(index: Index, table: IntervalTable, epoch: int) -> int:
-    """The number of rows at an epoch that the index has."""
+    """Return the number of rows at an epoch that the index has."""
     return row_counts(index, table, [epoch])[epoch]
 
 
 def row_counts(index: Index, table: IntervalTable, epochs: Iterable[int]) -> dict[int, int]:
-    """The number of rows at each of some epochs that the index has; each epoch is counted once."""
+    """Return the number of rows at each of some epochs that the index has; each epoch is counted once."""
     wanted = list(epochs)
     missing = [epoch for epoch in wanted if epoch not in table.counts]
     if len(missing) > _FEW:
@@ -31,7 +31,7 @@ def row_counts(index: Index, table: IntervalTable, epochs: Iterable[int]) -> dic
 
 
 def _all_at_once(index: Index, table: IntervalTable, epochs: Iterable[int]) -> dict[int, int]:
-    """A running sum of the versions that begin and end at each epoch; a replaced one does both."""
+    """Return a running sum of the versions that begin and end at each epoch; a replaced one does both."""
     found = index.query(
         "SELECT epoch, (sum(sum(n)) OVER (ORDER BY epoch))::BIGINT AS n FROM"
         f" (SELECT _valid_from AS epoch, count(*) AS n FROM {table.relation} GROUP BY ALL"

@@ -34,9 +34,7 @@ class Segments:
 
     A past table is loaded under a lock of its own, so that nobody waits for epochs that somebody else asked for.
 
-    Args:
-        opened: opens the changelog; takes the number of retention runs of the manifest that it is to be loaded by.
-        memory: what the index may take, in bytes.
+    ``opened`` opens the changelog for a generation of the manifest; ``memory`` is the index's limit in bytes.
     """
 
     def __init__(self, opened: Callable[[int], IntervalTable], memory: int) -> None:
@@ -64,7 +62,7 @@ class Segments:
             return [*([self.live] if self.live else []), *self._past]
 
     def covering(self, manifest: Manifest, first: int, last: int | None = None, *, keep: bool = True) -> IntervalTable:
-        """A table with all captured epochs from ``first`` (−1: all) to ``last`` (None: the newest).
+        """Return a table with all captured epochs from ``first`` (−1: all) to ``last`` (None: the newest).
 
         A past one that has to be loaded is kept for later questions, unless told otherwise. After a run of retention,
         tables are loaded anew; those who hold an earlier one can keep reading it.
@@ -100,7 +98,7 @@ class Segments:
             return found
 
     def _outgrown(self, live: IntervalTable, manifest: Manifest, first: int) -> bool:
-        """Whether a live table that followed many epochs is to start again at the newest keyframe."""
+        """Return whether a live table that followed many epochs should start again at the newest keyframe."""
         newest = manifest.newest
         follows = newest is not None and live.low is not None and live.high < newest.epoch
         return follows and live.values > self._most_live and live.outgrown(manifest.entries, first)
@@ -111,14 +109,14 @@ class Segments:
         return table
 
     def _reaches(self, manifest: Manifest, first: int) -> bool:
-        """Whether the live table has an epoch, or is being extended to have it."""
+        """Return whether the live table has an epoch."""
         live = self.live
         return live is not None and live.generation >= manifest.generation and live.covers(first, first)
 
     def _past_table(
         self, generation: int, entries: Entries, first: int, last: int, *, keep: bool
     ) -> IntervalTable | None:
-        """A table of past epochs; None if it would have the newest one, and so be the live one."""
+        """Return a table of past epochs; None if it would have the newest one, and so be the live one."""
         if (found := self._found(generation, first, last)) is not None:
             return found
         table = self._opened(generation)

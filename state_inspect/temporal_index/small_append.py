@@ -35,7 +35,7 @@ _FEW_COMPARISONS = 10_000_000
 
 
 def few(rows: pa.Table) -> bool:
-    """Whether rows of the changelog are better added epoch by epoch than all at once."""
+    """Return whether rows of the changelog are better added epoch by epoch than all at once."""
     return rows.num_rows <= FEW_ROWS and len(rows[EPOCH].unique()) <= _FEW_EPOCHS
 
 
@@ -50,16 +50,7 @@ def patch(
 ) -> int:
     """Add the rows of new epochs to the versions: end those that they replace or remove, and begin those that they put.
 
-    Args:
-        database: a connection to the index, in a transaction.
-        relation: the interval table, quoted.
-        rows: rows of the changelog, none of a keyframe, of epochs after all loaded ones.
-        keys: the key columns.
-        columns: key and value columns.
-        versions: the approximate number of versions.
-
-    Returns:
-        The number of versions added.
+    The rows are of epochs after all loaded ones, and none is of a keyframe. Returns the number of versions added.
     """
     hashed = f"hash({listed(keys)})"
     fields = ", ".join(f"k{at} := {quoted(name)}" for at, name in enumerate(keys))
@@ -82,11 +73,9 @@ def patch(
 
 
 def hashed_as(hashes: Iterable[int], versions: int) -> str:
-    """The SQL condition that a version's key has one of some hashes; pays off for up to ``FEW_KEYS``.
+    """Return the SQL condition that a version's key has one of some hashes; pays off for up to ``FEW_KEYS``.
 
-    Args:
-        hashes: unsigned 64-bit integers.
-        versions: the approximate number of versions to scan.
+    ``versions`` is the approximate number of versions to scan.
     """
     numbers = [str(number) for number in hashes] or ["NULL"]
     size = _COMPARED if len(numbers) * versions <= _FEW_COMPARISONS else len(numbers)

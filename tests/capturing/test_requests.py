@@ -103,7 +103,7 @@ CALLS: dict[str, Callable[[ss.Store, Any], object]] = {
     "first": lambda _, q: q.first("value > 3"),
     "when": lambda _, q: q.when("value > 3"),
     "growth": lambda _, q: q.growth("op0"),
-    "untouched": lambda _, q: q.untouched(epochs=3).count,
+    "untouched": lambda _, q: q.stale_keys(epochs=3).count,
     "heavy_keys": lambda _, q: q.heavy_keys(),
     "fingerprints": lambda _, q: q.fingerprints(),
     "compare": lambda store, q: q.compare(store["r"]),

@@ -81,7 +81,7 @@ def test_no_row_is_late_before_there_is_a_watermark(history: ss.History) -> None
     first = history.late(0)
     assert (first.watermark, first.count(), first.came) == (None, 0, 1)
     assert str(first) == "op0, epoch 0: 0 of 1 rows dropped: there was no watermark yet"
-    counted = history.late_rows()
+    counted = history.late_counts()
     assert pd.isna(counted["watermark"][0])
     assert counted["groups"][0] == 0
     assert history.why(0, table="op0", k="a", window=hour(10)).dropped == 0

@@ -208,7 +208,7 @@ def test_rows_behind_a_change(spark: SparkSession, folder: Path, tmp_path: Path,
 
     history, progress = run(case.build(source), tmp_path, case.mode)
     dropped = {epoch: one["stateOperators"][0]["numRowsDroppedByWatermark"] for epoch, one in progress.items()}
-    counted = history.late_rows(range(EPOCHS)).set_index("epoch")
+    counted = history.late_counts(range(EPOCHS)).set_index("epoch")
     for epoch in range(EPOCHS):
         watermark = watermark_before(history, epoch)
         left, right = (pd.read_parquet(folder / side / f"{epoch}.parquet") for side in ("left", "right"))
@@ -286,11 +286,11 @@ def _check_epochs_that_cannot_be_read(history: ss.History, shell: Shell, file: P
         assert rows["dropped"].tolist() == [history.late(1).count(), pd.NA]
         assert "2.parquet was changed" in rows["missing"][1]
         with pytest.raises(NotReplayableError, match=r"2\.parquet was changed"):
-            history.late_rows([2])
+            history.late_counts([2])
     finally:
         os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
     with pytest.raises(UnknownEpochError):
-        history.late_rows([99])
+        history.late_counts([99])
     assert f"{rows['dropped'][0]:,} were dropped" in repr(shell.run("%state q --late 0..1"))
     shown = shell.run("%state q --late")
     assert shown.rows["epoch"].tolist() == history.captured()

@@ -145,7 +145,7 @@ def test_an_empty_table_has_empty_analytics(tmp_path: Path, keys: list[str]) -> 
     assert (len(table.skew()), len(table.heavy_keys())) == (0, 0)
     assert snapshot.summary()["rows"].to_list() == [0]
     history = ss.open_store(tmp_path)["q"]
-    assert (history.untouched(since=0).count, len(history.untouched(since=0).page())) == (0, 0)
+    assert (history.stale_keys(since=0).count, len(history.stale_keys(since=0).page())) == (0, 0)
     assert len(history.heavy_keys()) == 0
 
 
@@ -156,7 +156,7 @@ def test_a_table_without_value_columns(tmp_path: Path) -> None:
     assert table.summary()["column"].to_list() == ["_key"]
     assert table.heavy_keys().to_dict("list") == {"_key": [0], "_rows": [1], "_bytes": [4], "_share": [1.0]}
     assert table.skew()["ratio"].to_list() == [1.0]
-    assert ss.open_store(tmp_path)["q"].untouched(epochs=0).page()["_key"].to_list() == [0]
+    assert ss.open_store(tmp_path)["q"].stale_keys(epochs=0).page()["_key"].to_list() == [0]
 
 
 def test_many_columns_are_summarized(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_untouched_and_often_written_keys(
                 written.setdefault(key, []).append(epoch)
     live = states[-1] or {}
     expected = {key: changed[key] for key in live if changed[key][0] <= since}
-    found = history.untouched(since=since)
+    found = history.stale_keys(since=since)
     assert (found.count, len(found), found.rows) == (len(expected), len(expected), len(live))
     frame = found.to_pandas()
     assert frame["_last_changed"].is_monotonic_increasing
@@ -322,16 +322,16 @@ def test_untouched_keys_are_paged_and_pinned(tmp_path: Path) -> None:
     states: list[State | None] = [{str(key): 0 for key in range(5)}, {**{str(key): 0 for key in range(5)}, "5": 1}]
     write(tmp_path, states)
     history = ss.open_store(tmp_path)["q"]
-    found = history.untouched(epochs=1)
+    found = history.stale_keys(epochs=1)
     assert (found.since, found.share) == (0, 5 / 6)
     assert [*found.page(0, 3)["key"], *found.page(3, 3)["key"]] == list("01234")
-    assert repr(found) == "<Untouched keys of op0 since epoch 0: 5 of 6 (83.3%) at epoch 1>"
+    assert repr(found) == "<StaleKeys of op0 since epoch 0: 5 of 6 (83.3%) at epoch 1>"
     assert "5 of 6 keys (83.3%)" in found._repr_html_()
     write(tmp_path, [*states, {"0": 7}])
     history.live().table().count()
     assert found.count == 5
-    assert history.untouched(epochs=1).count == 0
-    assert history.untouched(epochs=99).since == -1
+    assert history.stale_keys(epochs=1).count == 0
+    assert history.stale_keys(epochs=99).since == -1
 
 
 @pytest.mark.parametrize("given", [{}, {"since": 1, "epochs": 1}, {"since": -1}, {"epochs": True}, {"since": "x"}])
@@ -339,7 +339,7 @@ def test_since_or_epochs_is_required(tmp_path: Path, given: dict[str, Any]) -> N
     """Exactly one of the two is required, as an integer of at least 0."""
     write(tmp_path, [{"a": 1}])
     with pytest.raises(InvalidArgumentError, match=r"since=12|expected an integer"):
-        ss.open_store(tmp_path)["q"].untouched(**given)
+        ss.open_store(tmp_path)["q"].stale_keys(**given)
 
 
 def test_growth_has_rows_changes_and_differences(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from streamstate.snapshots.store import merging
 from streamstate.snapshots.store.changelog import state_at
 from streamstate.snapshots.store.delta import maintenance
 from streamstate.snapshots.store.layout import Layout
-from streamstate.state_inspect import recorded_query
+from streamstate.state_inspect import captured_query
 from streamstate.state_inspect.temporal_index import interval_table
 
 STATES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3), max_size=6)
@@ -73,7 +73,7 @@ def test_epochs_can_be_read_in_any_order(
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as changed:
         changed.setattr(interval_table, "FEW_ROWS", few)
-        changed.setattr(recorded_query, "_SOON_READ", soon_read)
+        changed.setattr(captured_query, "_SOON_READ", soon_read)
         changed.setattr(maintenance, "_MANY", merged)
         changed.setattr(merging, "_SMALL_KEYFRAME", random.choice([0, 10]))
         known = {epoch: state for epoch, state in enumerate(states) if state is not None}

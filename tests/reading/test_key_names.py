@@ -13,8 +13,8 @@ from browser.stores import Written
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
-from streamstate.state_inspect.key_text import parsed, spelled
-from streamstate.state_inspect.keys import row_number_column
+from streamstate.state_inspect.keys.key_rows import row_number_column
+from streamstate.state_inspect.keys.key_text import parsed_value, spelled
 
 pytestmark = pytest.mark.usefixtures("read_from_files")
 
@@ -102,7 +102,7 @@ def test_a_column_named_key_can_be_given_by_keyword(tmp_path: Path) -> None:
 )
 def test_the_text_of_a_value_survives_a_round_trip(value: object, kind: pa.DataType) -> None:
     """``--key`` and the key field accept what completion offers and the views show."""
-    assert parsed(spelled(value), kind) == value
+    assert parsed_value(spelled(value), kind) == value
 
 
 def test_text_of_the_wrong_type_is_rejected() -> None:
@@ -110,7 +110,7 @@ def test_text_of_the_wrong_type_is_rejected() -> None:
     struct = pa.struct([("a", pa.int64())])
     for text, kind in (("seven", pa.int64()), ("1.5", pa.int64()), ("[1", pa.list_(pa.int64())), ('{"b": 1}', struct)):
         with pytest.raises(ValueError, match=r".*"):
-            parsed(text, kind)
+            parsed_value(text, kind)
 
 
 def test_the_column_that_numbers_the_rows_of_a_join() -> None:

@@ -14,7 +14,7 @@ import streamstate as ss
 from reading.test_tail import until
 from streamstate.errors import StoreError
 from streamstate.state_inspect.temporal_index.loading import loading_progress
-from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
+from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
 from streamstate.state_inspect.temporal_index.read_ahead import ReadAhead
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.model import BrowserModel
@@ -67,7 +67,7 @@ def test_what_is_wanted_next_replaces_what_was_wanted_before() -> None:
 
 def test_loading_can_be_stopped(history: ss.History) -> None:
     """Nothing of it stays, and the same epochs can be loaded afterwards."""
-    running = Running()
+    running = RunningStatements()
 
     def stop(_name: str, _read: int, _expected: int) -> None:
         running.stop()
@@ -77,7 +77,7 @@ def test_loading_can_be_stopped(history: ss.History) -> None:
     running.wait()
     assert lows(history) == set()
     assert history.at(12).table().lookup(key="a") == {"key": "a", "value": 12}
-    live = Running()
+    live = RunningStatements()
 
     def stop_live(_name: str, _read: int, _expected: int) -> None:
         live.stop()

@@ -15,7 +15,7 @@ from streamstate.snapshots.store.delta.commits import commit_once, required
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.entries import TableCounts, TableEntry
 from streamstate.snapshots.store.keyframes import keyframe_file, keyframe_rows, keyframes_in, marked_rows, marks_of
-from streamstate.state_inspect import recorded_query
+from streamstate.state_inspect import captured_query
 from streamstate.state_inspect.temporal_index import row_counts
 from streamstate.widgets import Timeline
 from streamstate.widgets.overview.drawing import OverviewDrawing
@@ -40,7 +40,7 @@ def history(tmp_path: Path) -> ss.History:
 @pytest.fixture
 def slow_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any state takes long to read."""
-    monkeypatch.setattr(recorded_query, "_SOON_READ", 0)
+    monkeypatch.setattr(captured_query, "_SOON_READ", 0)
 
 
 @settings(deadline=None, max_examples=12)
@@ -95,9 +95,9 @@ def test_an_overview_does_not_read_the_state(history: ss.History) -> None:
 def test_what_is_soon_counted_is_counted(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to a limit, and if it can be read; what only lists epochs goes on."""
     entries = history.recorded.entries()
-    monkeypatch.setattr(recorded_query, "_SOON_READ", 5)
+    monkeypatch.setattr(captured_query, "_SOON_READ", 5)
     assert [entry.rows for entry in history.recorded.count_soon()] == [1, None, None, None]
-    monkeypatch.setattr(recorded_query, "_SOON_READ", 6)
+    monkeypatch.setattr(captured_query, "_SOON_READ", 6)
     assert [entry.rows for entry in history.recorded.count_soon()] == [1, 3, 1, 2]
     assert history.recorded.newest_rows() == {"op0": 2}
     assert entries[1].rows is None

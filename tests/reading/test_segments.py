@@ -21,7 +21,7 @@ from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.merging import merge_log, sort_log
-from streamstate.state_inspect import recorded_query
+from streamstate.state_inspect import captured_query
 from streamstate.state_inspect.temporal_index import segments
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.loading import loading_progress
@@ -71,7 +71,7 @@ def test_epochs_that_are_far_apart_are_compared_state_by_state(history: ss.Histo
 @pytest.mark.exhaustive
 def test_the_causes_of_changes_between_far_epochs(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read from the files, for the keys of the page."""
-    monkeypatch.setattr(recorded_query, "_SOON_READ", -1)
+    monkeypatch.setattr(captured_query, "_SOON_READ", -1)
     page = history.diff(2, 31).page().set_index("key")
     assert list(page["_epochs"]["a"]) == list(range(3, 32))
     assert loaded(history) == [(0, 4), (30, 34)]
@@ -79,7 +79,7 @@ def test_the_causes_of_changes_between_far_epochs(history: ss.History, monkeypat
 
 def test_a_key_is_read_from_the_files_that_have_it(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
     """No table of all keys is loaded; new epochs are added to the key's versions."""
-    monkeypatch.setattr(recorded_query, "_SOON_READ", -1)
+    monkeypatch.setattr(captured_query, "_SOON_READ", -1)
     assert history.key_history(key="k20")["epoch"].tolist() == [21]
     assert history.first("value = 17", key="a") == 17
     assert history.first("value = 17") == 17
@@ -91,7 +91,7 @@ def test_a_key_is_read_from_the_files_that_have_it(history: ss.History, monkeypa
 
 def test_growth_counts_every_epoch_part_by_part(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was counted stays known after the parts are gone."""
-    monkeypatch.setattr(recorded_query, "_SOON_READ", -1)
+    monkeypatch.setattr(captured_query, "_SOON_READ", -1)
     monkeypatch.setattr(segments, "_MOST_VALUES", 0)
     assert history.growth()["rows"].tolist() == list(range(1, 41))
     assert len(loaded(history)) == 1 + segments._KEPT

@@ -15,7 +15,7 @@ from streamstate.errors import InvalidArgumentError, InvalidSQLError, StoreError
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans.plan_table import store_plan
 from streamstate.snapshots.store.query_plans.query_plan import PlannedColumn, QueryPlan, TablePlan
-from streamstate.state_inspect.watch import Watch, WatchEvent
+from streamstate.state_inspect.conditions.watch import Watch, WatchEvent
 
 PROMPTLY = 0.01
 STATES: list[State | None] = [{"a": 9}, {"a": 9, "b": 1}, {"a": 9, "b": 7, "c": 8}, {"a": 9, "b": 7}, {"b": 8, "c": 6}]

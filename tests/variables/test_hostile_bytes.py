@@ -19,11 +19,11 @@ from streamstate.variables import version_bytes
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.model_merges import Sketch
 from streamstate.variables.version_bytes import (
-    Entry,
-    decoded,
+    VersionEntry,
     decoded_contribution,
-    encoded,
+    decoded_version,
     encoded_contribution,
+    encoded_version,
 )
 from variables.forked import survives
 from variables.staging import declared
@@ -55,13 +55,13 @@ def version(name: str) -> tuple[Declaration, bytes]:
     """A version of a variable, as bytes."""
     declaration, state = VARIABLES[name]
     change = dict([next(iter(state.items()))]) if name == "map" else state
-    entry = Entry(7, "merge", "query", WHEN, 2, {"query": 6}, 6, 3, state=state, change=change)
-    return declaration, encoded(entry, declaration)
+    entry = VersionEntry(7, "merge", "query", WHEN, 2, {"query": 6}, 6, 3, state=state, change=change)
+    return declaration, encoded_version(entry, declaration)
 
 
 def read(declaration: Declaration, data: bytes) -> Any:
     """What a version holds, and the value."""
-    entry = decoded(7, data, declaration, with_state=True, what="Version 7")
+    entry = decoded_version(7, data, declaration, with_state=True, what="Version 7")
     return entry, declaration.merging.value(entry.state)
 
 

@@ -11,7 +11,7 @@ import pytest
 from streamstate.snapshots.checkpoint.bindings import AGAIN, Binding, Version
 from streamstate.variables import in_tasks
 from streamstate.variables.contributions import begin_run, stage_group, take_in
-from streamstate.variables.in_tasks import Here, Run, collect, read, stage
+from streamstate.variables.in_tasks import Here, QueryRun, collect, read_in_task, stage
 from variables.conftest import NewAddress
 from variables.staging import begun, declared
 
@@ -28,9 +28,9 @@ def _new_worker() -> Iterator[None]:
         kept.clear()
 
 
-def a_run(address: str, query: str, number: int = 0, checkpoint: str = "/none") -> Run:
+def a_run(address: str, query: str, number: int = 0, checkpoint: str = "/none") -> QueryRun:
     """A run of a query that uses the variable."""
-    return Run(checkpoint, query, number, address, "", ("v",), (TOTAL.key,))
+    return QueryRun(checkpoint, query, number, address, "", ("v",), (TOTAL.key,))
 
 
 def test_functions_of_two_queries_in_the_driver_collect_apart(new_address: NewAddress) -> None:
@@ -89,7 +89,7 @@ def test_a_checkpoint_that_is_begun_again_is_read_again(new_address: NewAddress,
     log.set(5, "", None)
     for query, version, value in (("first", 0, 0), ("second", 1, 5)):
         bind(tmp_path, address, version)
-        assert read(TOTAL, Here(a_run(address, query, checkpoint=str(tmp_path)), 0, 0, 1, 0)) == value
+        assert read_in_task(TOTAL, Here(a_run(address, query, checkpoint=str(tmp_path)), 0, 0, 1, 0)) == value
 
 
 def test_a_task_reads_what_its_epoch_is_bound_to_whatever_was_set_since(
@@ -100,12 +100,12 @@ def test_a_task_reads_what_its_epoch_is_bound_to_whatever_was_set_since(
     log = begun(address, TOTAL)
     bind(tmp_path, address, 0)
     at = Here(a_run(address, "q", checkpoint=str(tmp_path)), 0, 0, 1, 0)
-    assert read(TOTAL, at) == 0
+    assert read_in_task(TOTAL, at) == 0
     log.set(5, "", None)
-    assert read(TOTAL, at) == 0
+    assert read_in_task(TOTAL, at) == 0
     in_tasks._values.clear()
     in_tasks._logs.clear()
-    assert read(TOTAL, at) == 0
+    assert read_in_task(TOTAL, at) == 0
 
 
 def bind(checkpoint: Path, address: str, version: int) -> None:

@@ -12,7 +12,7 @@ from streamstate.widgets import LateRowsView
 from streamstate.widgets.charts_and_words import ChartsAndWords
 from streamstate.widgets.late_rows.drawing import BINS, DELAY, LONGEST
 
-REASON = "The input of epoch 2 of q is not what it was: <b>file</b> is gone."
+REASON = "The input of epoch 2 of q has changed: <b>file</b> is gone."
 
 
 def frame(count: int = 5, *, missing: int | None = 2, drops: bool = True) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from browser.stores import flights
 from served_viewer import Tab, Visitor
 
 import streamstate as ss
-from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
+from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
 from streamstate.widgets.page import serve, statement_worker, statements
 from streamstate.widgets.page.address import Address
 from streamstate.widgets.page.statements import Statements
@@ -128,7 +128,7 @@ def test_a_statement_that_takes_too_long_is_stopped(running: Statements, monkeyp
 def test_a_newer_request_ends_a_statement(running: Statements) -> None:
     """At once, long before its time is over."""
     running.run("SELECT 1")
-    task, ended = Running(), []
+    task, ended = RunningStatements(), []
 
     def work() -> None:
         try:

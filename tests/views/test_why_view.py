@@ -17,7 +17,7 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import UnknownEpochError
-from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
+from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
 from streamstate.state_inspect.values import cell
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
 from streamstate.widgets.browser.actions import BrowserSelection
@@ -197,7 +197,7 @@ def test_without_a_plan_the_view_says_how_to_give_it(tmp_path: Path) -> None:
 
 def test_a_newer_request_cancels_the_jobs_of_an_older_one(spark: SparkSession) -> None:
     """A job that would run for hours ends at once, and jobs of other threads go on."""
-    task, ended = Running(), []
+    task, ended = RunningStatements(), []
 
     def work() -> None:
         try:

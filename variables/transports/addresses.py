@@ -12,7 +12,7 @@ from streamstate.variables.transports.transport import Transport
 
 @functools.lru_cache(maxsize=64)
 def transport_at(address: str) -> Transport:
-    """The transport at an address: a folder, ``redis://…``, or ``grpc+tls://…`` for one that a driver serves.
+    """Return the transport at an address: a folder, ``redis://…``, or ``grpc+tls://…`` for one that a driver serves.
 
     Raises:
         InvalidArgumentError: there is no such transport.

@@ -37,7 +37,7 @@ class DriverKey:
 
     @property
     def name(self) -> str:
-        """What tells it from other drivers' keys."""
+        """The fingerprint that identifies the key."""
         return hashlib.sha256(self.certificate).hexdigest()[:16]
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ def learn(key: DriverKey | None) -> None:
 
 
 def known_key(name: str) -> DriverKey:
-    """The key of a name: one that this process has learned, or that a driver on this machine has.
+    """Return the key of a name: one that this process has learned, or that a driver on this machine has.
 
     Raises:
         TransportError: there is none.
@@ -105,7 +105,7 @@ def known_key(name: str) -> DriverKey:
 
 
 def learned_key() -> DriverKey | None:
-    """The key that this process has learned last, to pass it on; None if it has none."""
+    """Return the key that this process has learned last, to pass it on; None if it has none."""
     return next(reversed(_learned.values()), None)
 
 
@@ -128,7 +128,7 @@ def _remove(path: Path, process: int) -> None:
 
 
 def _read(name: str) -> DriverKey | None:
-    """The key in a driver's file, if it is the user's own and nobody else can read it."""
+    """Return the key in a driver's file, if it is the user's own and nobody else can read it."""
     try:
         file = os.open(_path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -61,7 +61,7 @@ class FilesTransport:
         Path(self._folder_of(group)).mkdir(parents=True, exist_ok=True)
 
     def get(self, group: str, name: str) -> bytes | None:
-        """A file's bytes."""
+        """Return a file's bytes."""
         try:
             with open(self._path(group, name), "rb", buffering=0, opener=_plainly) as file:
                 data = file.read(MAX_BYTES + 1)
@@ -74,11 +74,11 @@ class FilesTransport:
             raise unreachable(self.address, error) from error
 
     def get_all(self, group: str, names: list[str]) -> list[bytes]:
-        """The bytes of some files."""
+        """Return the bytes of some files."""
         return [data for name in names if (data := self.get(group, name)) is not None]
 
     def names(self, group: str) -> list[str]:
-        """The files of a group."""
+        """Return the files of a group."""
         try:
             found = os.listdir(self._folder_of(group))  # noqa: PTH208 (likewise)
         except FileNotFoundError:
@@ -102,7 +102,7 @@ class FilesTransport:
         return f"{self._folder_of(group)}/{'%2E' + quoted[1:] if quoted.startswith('.') else quoted}"
 
     def _folder_of(self, group: str) -> str:
-        """A group's folder, which a link in a copied store must not lead elsewhere."""
+        """Return a group's folder, which a link in a copied store must not lead elsewhere."""
         folder = self._folders.get(group)
         if folder is None:
             folder = f"{self.address}/{check_group(group)}"

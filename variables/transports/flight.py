@@ -26,12 +26,7 @@ _starting = threading.Lock()
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves a transport to executors, over TLS. Only who has the driver's key gets a connection.
-
-    Args:
-        transport: what it serves.
-        spark: the session with which checkpoints are read.
-    """
+    """Serves a transport to executors, over TLS. Only who has the driver's key gets a connection."""
 
     def __init__(self, transport: Transport, spark: Any) -> None:
         host, key = spark.sparkContext.getConf().get("spark.driver.host", socket.gethostname()), own_key()
@@ -88,7 +83,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class FlightTransport:
-    """What executors use: each call is one of the driver's server."""
+    """The client of executors: each call goes to the driver's server."""
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
@@ -120,15 +115,15 @@ class FlightTransport:
         self._call("put", check_group(group), [name], data)
 
     def get(self, group: str, name: str) -> bytes | None:
-        """The bytes under a name."""
+        """Return the bytes under a name."""
         return next(iter(self._call("get", group if group == BINDINGS else check_group(group), [name])), None)
 
     def get_all(self, group: str, names: list[str]) -> list[bytes]:
-        """The bytes under some names."""
+        """Return the bytes under some names."""
         return self._call("get", check_group(group), names) if names else []
 
     def names(self, group: str) -> list[str]:
-        """The names in a group."""
+        """Return the names in a group."""
         return [name.decode() for name in self._call("names", check_group(group), [])]
 
     def remove(self, group: str, names: list[str]) -> None:
@@ -137,12 +132,9 @@ class FlightTransport:
 
 
 def served_to_executors(transport: Transport, spark: Any, checkpoints: Iterable[str]) -> str:
-    """The address by which the executors of a session reach a transport; a server is started if need be.
+    """Return the address by which the executors of a session reach a transport; a server is started if need be.
 
-    Args:
-        transport: what executors reach.
-        spark: the session.
-        checkpoints: the checkpoints that they may ask about.
+    ``checkpoints`` are those that executors may ask about.
     """
     with _starting:
         key = f"{transport.address}\n{spark.sparkContext.applicationId}"

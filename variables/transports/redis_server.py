@@ -72,20 +72,20 @@ class RedisTransport:
             server.hset(self._prefix + group, name, data)
 
     def get(self, group: str, name: str) -> bytes | None:
-        """A field's bytes."""
+        """Return a field's bytes."""
         with self._reached() as server:
             found: bytes | None = server.hget(self._prefix + group, name)
             return found
 
     def get_all(self, group: str, names: list[str]) -> list[bytes]:
-        """The bytes of some fields."""
+        """Return the bytes of some fields."""
         if not names:
             return []
         with self._reached() as server:
             return [data for data in server.hmget(self._prefix + group, names) if data is not None]
 
     def names(self, group: str) -> list[str]:
-        """The fields of a group."""
+        """Return the fields of a group."""
         with self._reached() as server:
             return [name.decode(errors="replace") for name in server.hkeys(self._prefix + group)]
 
@@ -101,7 +101,7 @@ Place = tuple[bool, str, int]
 
 
 def _parsed(address: str) -> tuple[Place, str | None, int, str]:
-    """The server of an address, the user, the number of the database, and the prefix."""
+    """Return the server of an address, the user, the number of the database, and the prefix."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port or _PORT
@@ -126,13 +126,13 @@ def _invalid(shown: str) -> InvalidArgumentError:
 
 
 def _password_for(place: Place) -> str | None:
-    """The password, if the user has named this server for it."""
+    """Return the password, if the user has named this server for it."""
     password, named = os.environ.get(PASSWORD), os.environ.get(SERVER)
     if password is None:
         return None
     if not named:
         raise InvalidArgumentError(
-            f"{PASSWORD} is set, but not for which server.\n"
+            f"{PASSWORD} is set without its server.\n"
             f"Name it: {SERVER}={_spelled(place)}, on the driver and on the executors."
         )
     return password if _parsed(named)[0] == place else None

@@ -1,4 +1,4 @@
-"""What a transport does."""
+"""The interface of a transport."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Transport(Protocol):
     """A store of bytes in groups, which several processes use at once. Every method raises a TransportError."""
 
     address: str
-    """Where it is, without secrets: a folder, or a URL."""
+    """Its location, without secrets: a folder, or a URL."""
 
     def add(self, group: str, name: str, data: bytes) -> bool:
         """Add bytes under a name, whole or not at all; False if the name is taken."""
@@ -32,20 +32,20 @@ class Transport(Protocol):
         """Set the bytes under a name, whole or not at all."""
 
     def get(self, group: str, name: str) -> bytes | None:
-        """The bytes under a name; None if there is none."""
+        """Return the bytes under a name; None if there is none."""
 
     def names(self, group: str) -> list[str]:
-        """The names in a group, in no particular order."""
+        """Return the names in a group, in no particular order."""
 
     def get_all(self, group: str, names: list[str]) -> list[bytes]:
-        """The bytes under some names, in their order, without those that are gone."""
+        """Return the bytes under some names, in their order, without those that are gone."""
 
     def remove(self, group: str, names: list[str]) -> None:
         """Remove names; those that are gone are fine."""
 
 
 def check_group(group: str) -> str:
-    """The group, if it is one that variables have: a group is also a folder, and must not lead out of its transport.
+    """Return the group if it is valid: a group is also a folder, and must not lead out of its transport.
 
     Raises:
         InvalidArgumentError: it is not.
@@ -57,15 +57,15 @@ def check_group(group: str) -> str:
     )
 
 
-def numbers(names: Iterable[str], *, width: int = 1) -> list[int]:
-    """The numbers among the names of a group. Other names are left out: a system may put files of its own there."""
+def numbers_among(names: Iterable[str], *, width: int = 1) -> list[int]:
+    """Return the numbers among a group's names; a system may put files of its own there."""
     found = [int(name) for name in names if re.fullmatch(r"[0-9]{1,18}", name)]
     spelled = {f"{number:0{width}}" for number in found}.intersection(names)
     return [int(name) for name in spelled]
 
 
 def number_in(data: bytes, transport: Transport, what: str) -> int:
-    """The number that bytes spell.
+    """Return the number that bytes spell.
 
     Raises:
         VariableError: they spell none; ``what`` says what they are.
@@ -76,7 +76,7 @@ def number_in(data: bytes, transport: Transport, what: str) -> int:
 
 
 def unreachable(address: str, error: object) -> TransportError:
-    """The error for a transport that does not answer."""
+    """Return the error for a transport that does not answer."""
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return TransportError(
         f"The shared variables at {address} cannot be reached: {reason}\n"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.store.duckdb_sql import quoted
-from streamstate.state_inspect.key_text import arguments, in_magic, in_sql, magic_word
+from streamstate.state_inspect.keys.key_text import arguments, in_magic, in_sql, magic_word
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import StateTable

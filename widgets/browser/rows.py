@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidSQLError, TimeLimitError, UnknownColumnError
 from streamstate.state_inspect.expiry_times import expiry_columns, rows_with_times
+from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.results.results import state_of
 from streamstate.state_inspect.rows import records
-from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
 from streamstate.state_inspect.values import canonical, cell, key_text, plain, timestamp
 from streamstate.widgets.browser.actions import BrowserSelection

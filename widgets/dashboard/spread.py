@@ -98,7 +98,7 @@ def window(entries: Sequence[Entry], table: str) -> tuple[int, int]:
 def spread_of(history: History, table: str, entries: Sequence[Entry]) -> StateSpread:
     """The table's spread at the newest epoch; reads the temporal index from the oldest epoch that is counted."""
     from streamstate.state_inspect.analytics.skew import busy_keys, busy_partitions
-    from streamstate.state_inspect.recorded_query import HistoryPart
+    from streamstate.state_inspect.captured_query import HistoryPart
 
     since, epochs = window(entries, table)
     intervals, index = history.recorded.interval_table(table, since), history.recorded.index

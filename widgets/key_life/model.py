@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.expiry_times import expiry_columns
-from streamstate.state_inspect.key_text import spelled
+from streamstate.state_inspect.keys.key_text import spelled
+from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.results.naming import naming_note
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
 from streamstate.state_inspect.rows import records
-from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.values import canonical, cell, key_text
 from streamstate.widgets.browser.rows import table_at
 from streamstate.widgets.key_life.actions import PLOTS, KeySelection, acted

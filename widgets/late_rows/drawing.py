@@ -19,7 +19,7 @@ _SHOWN = 3
 
 
 def drawn(rows: pd.DataFrame, name: str) -> ChartsAndWords:
-    """The drawing of a frame of :meth:`History.late_rows`."""
+    """The drawing of a frame of :meth:`History.late_counts`."""
     read = rows[rows["missing"].isna()]
     charts = [*_charts(rows, name)] if len(read) and read["watermark"].notna().any() else []
     return ChartsAndWords(name, f"Late rows of {name}", [*_sentences(rows, read)], charts)

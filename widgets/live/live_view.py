@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol
 
 from streamstate.snapshots.capture.memory import give_back, plain_memory
 from streamstate.snapshots.store.consistent_read import consistent_read
-from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, Running
+from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
 from streamstate.widgets.front import plot_library
 from streamstate.widgets.live.loop import Loop
 from streamstate.widgets.live.outputs import Pace
@@ -80,7 +80,7 @@ class Live(Generic[S]):
         self._closed = False
         self._loop: Loop | None = None
         self._stopped_loop: Loop | None = None
-        self._running = Running()
+        self._running = RunningStatements()
         self._began = 0.0
         self._busy = False
         self._asked = 0
@@ -224,7 +224,7 @@ class Live(Generic[S]):
         with self._lock:
             asked, selection = self._asked, self.selection
             pages = [(page, page.handled) for page in self._pages]
-            self._running = running = Running()
+            self._running = running = RunningStatements()
             self._began, self._busy = time.monotonic(), True
             if self._loop is None:
                 running.stop()  # the last page left just now

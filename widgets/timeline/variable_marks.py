@@ -9,7 +9,7 @@ from functools import cached_property
 from streamstate.errors import UnknownNameError
 from streamstate.snapshots.checkpoint.bindings import relation_of
 from streamstate.state_inspect.bound_versions import BoundFrom, BoundVersions
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.widgets.variables.recorded_variable import RecordedVariable
 
 
@@ -33,7 +33,7 @@ class VariableMark:
 class VariableMarks:
     """Finds the marks of a query. Of each version that an epoch saw, it looks once whether it was set or merged."""
 
-    def __init__(self, query: RecordedQuery) -> None:
+    def __init__(self, query: CapturedQuery) -> None:
         self._query = query
         self._bound = BoundVersions(query)
         self._variables: dict[str, _SetVersions | None] = {}

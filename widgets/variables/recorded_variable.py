@@ -22,7 +22,7 @@ from streamstate.widgets.number_text import amount
 
 if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entries
-    from streamstate.state_inspect.recorded_query import RecordedQuery
+    from streamstate.state_inspect.captured_query import CapturedQuery
 
 INIT, SET, MERGE = "init", "set", "merge"
 
@@ -61,7 +61,7 @@ class RecordedVariable:
         UnknownVariableError: the store does not have its declaration.
     """
 
-    def __init__(self, recorded: RecordedQuery) -> None:
+    def __init__(self, recorded: CapturedQuery) -> None:
         kind, dot, self.name = recorded.name.partition(".")
         if not dot or kind != SHARED:
             raise InvalidArgumentError(

@@ -22,7 +22,7 @@ from streamstate.widgets.variables.recorded_variable import SET, is_number
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
-    from streamstate.variables.version_bytes import Entry
+    from streamstate.variables.version_bytes import VersionEntry
     from streamstate.widgets.variables.query_beside import Query
 
 HOW = {"init": "declared", "merge": "merged"}
@@ -76,7 +76,7 @@ class SliderModel(ViewModel[VariableSelection]):
         self._query = query
         self._bound: BoundVersions | None = None
         self._lock = threading.RLock()
-        self._entry: Entry | None = None
+        self._entry: VersionEntry | None = None
         self._held_from: int | None = None
         self._value: Any = None
         self._refused = ""

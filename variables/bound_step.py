@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.replay.stepping.next_epoch import NextEpoch
 from streamstate.snapshots.checkpoint.bindings import Binding, binding_in, bound_version, is_binding
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
@@ -32,13 +31,10 @@ class BoundStep:
     original: CheckpointFiles
     fork: CheckpointFiles
     values: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        """Nothing is read yet."""
-        self._variables: dict[str, SharedVariable] = {}
+    _variables: dict[str, SharedVariable] = field(default_factory=dict, init=False)
 
     def bound(self, frame: DataFrame) -> DataFrame:
-        """The query's frame with the source that binds its epochs, which code may leave out."""
+        """Return the query's frame with the source that binds its epochs, which code may leave out."""
         binding = self._binding()
         if binding is None:
             self._refuse_values({})
@@ -49,14 +45,14 @@ class BoundStep:
         self._refuse_values(self._variables)
         return with_variables(frame, list(self._variables.values()), self.fork.path)
 
-    def rebound(self, upcoming: NextEpoch) -> NextEpoch:
-        """The plan of an epoch, bound to the values that were given."""
+    def rebound(self, logs: Mapping[str, str], epoch: int) -> dict[str, str]:
+        """Return the logs that an epoch is planned with, by path, bound to the values that were given."""
+        texts = dict(logs)
         if not self.values or not self._variables:
-            return upcoming
+            return texts
         from streamstate.variables.bound_query import overridden
 
-        texts = dict(upcoming.texts)
-        name = f"offsets/{upcoming.number}"
+        name = f"offsets/{epoch}"
         lines = texts[name].split("\n")
         for at, line in enumerate(lines):
             source, brace, rest = line.partition("{")
@@ -65,7 +61,7 @@ class BoundStep:
                 made = overridden(binding, self.values, self._variables, self.fork.query_id)
                 lines[at] = source + json.dumps(made.offset())
         texts[name] = "\n".join(lines)
-        return replace(upcoming, texts=texts)
+        return texts
 
     def run(self, frame: DataFrame) -> AbstractContextManager[None]:
         """Within the block, the fork's tasks know what they are bound to."""

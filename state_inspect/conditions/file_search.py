@@ -9,25 +9,24 @@ from contextlib import closing
 
 import duckdb
 
-from streamstate.errors import InvalidSQLError, first_line
 from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, PUT
 from streamstate.snapshots.store.delta.data_files import verified
 from streamstate.snapshots.store.delta.reading import Committed
 from streamstate.snapshots.store.duckdb_sql import embedded
-from streamstate.state_inspect.recorded_query import ChangeLog, RecordedQuery
-from streamstate.state_inspect.sql.condition_policy import predicate_sql
+from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
+from streamstate.state_inspect.sql.condition_policy import condition_failed, predicate_sql
 from streamstate.state_inspect.temporal_index.epoch_runs import runs_of
 from streamstate.state_inspect.temporal_index.interval_table import held_at
-from streamstate.state_inspect.temporal_index.loading import report
+from streamstate.state_inspect.temporal_index.loading import report_rows
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 
 # The epochs of one group are known before the next is read.
 _FILES_AT_ONCE = 8
 
 
-def first_epoch_in_files(query: RecordedQuery, table: str, predicate: str) -> int | None:
-    """The first captured epoch at which any row met a condition; see :meth:`History.first`.
+def first_epoch_in_files(query: CapturedQuery, table: str, predicate: str) -> int | None:
+    """Return the first captured epoch at which any row met a condition; see :meth:`History.first`.
 
     Files are read in the order of their epochs, up to the first that answers it.
     """
@@ -46,7 +45,7 @@ def first_epoch_in_files(query: RecordedQuery, table: str, predicate: str) -> in
     return None
 
 
-def _holds(query: RecordedQuery, table: str, epoch: int, condition: str) -> bool:
+def _holds(query: CapturedQuery, table: str, epoch: int, condition: str) -> bool:
     held = query.interval_table(table, epoch, epoch)
     rows = f"SELECT 1 FROM {held.relation} WHERE {held_at(epoch)} AND {condition} LIMIT 1"
     return bool(query.index.query(rows).num_rows)
@@ -70,7 +69,7 @@ class _Search:
         self._newest = newest
 
     def first_written(self, after: int) -> int | None:
-        """The first epoch after another that wrote a row which meets the condition."""
+        """Return the first epoch after another that wrote a row which meets the condition."""
         best: int | None = None
         read, expected = 0, sum(file.rows or 0 for file in self._files)
         for files in _batched([file for file in self._files if file.may_hold(after + 1, None)]):
@@ -79,7 +78,7 @@ class _Search:
             found = self._first_of(files, after)
             best = min((epoch for epoch in (best, found) if epoch is not None), default=None)
             read += sum(file.rows or 0 for file in files)
-            report(self._name, read, expected)
+            report_rows(self._name, read, expected)
         return best
 
     def _first_of(self, files: Sequence[Committed], after: int) -> int | None:
@@ -96,7 +95,7 @@ class _Search:
             try:
                 [(found,)] = database.execute(sql, [paths]).fetchall()
             except duckdb.Error as error:
-                raise InvalidSQLError(f"The condition failed: {first_line(error)}") from error
+                raise condition_failed(error) from error
         return None if found is None else int(found)
 
 

@@ -1,9 +1,12 @@
-"""When a condition on state was met, found from the intervals of the versions rather than epoch by epoch."""
+"""Conditions on the rows of a state table or a result, and the epochs at which they were met.
+
+The epochs follow from the intervals of the versions, not from reading epoch by epoch.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +14,26 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.errors import InvalidSQLError
+from streamstate.errors import UnknownColumnError
 from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import TIME
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.keys import key_condition
-from streamstate.state_inspect.sql.condition_policy import predicate_sql
+from streamstate.state_inspect.keys.key_rows import key_condition, typed_key
+from streamstate.state_inspect.keys.table_key import TableKey
+from streamstate.state_inspect.results.results import (
+    RESULT,
+    plan_throughout,
+    results_shown,
+    shown_columns,
+    state_of,
+    table_of_result,
+    with_result,
+)
+from streamstate.state_inspect.snapshot import choose_table
+from streamstate.state_inspect.sql.condition_policy import condition_failed, predicate_sql
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 
@@ -41,12 +56,7 @@ class Condition:
         try:
             return index.query(sql, self.parameters * times)
         except duckdb.Error as error:
-            raise failed(error) from error
-
-
-def failed(error: duckdb.Error) -> InvalidSQLError:
-    """What to raise for a statement with a condition that failed."""
-    return InvalidSQLError(f"The condition failed: {str(error).splitlines()[0]}")
+            raise condition_failed(error) from error
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class ConditionInPart:
 
     @property
     def relation(self) -> str:
-        """What the part is read from."""
+        """The relation that the part is read from."""
         return self.condition.table.relation
 
     @property
@@ -73,12 +83,67 @@ class ConditionInPart:
         return f"greatest(_valid_from, {self.first})"
 
     def goes_on(self, epoch: str) -> str:
-        """Whether a span that begins at an epoch goes on from the part before, which ends with this part's first."""
+        """Return SQL that is true for a span that continues from the part before."""
         return f"({epoch} <= {self.first})"
 
 
-def first_epoch(condition: Condition, index: Index, entries: Sequence[Entry]) -> int | None:
-    """The first epoch at which any row met the condition; see :meth:`History.first`."""
+def table_of_condition(query: CapturedQuery, predicate: str, table: str | None, key: Mapping[str, Any]) -> str:
+    """Return the table that a condition is about; without a name the result, if it has the columns, else the state."""
+    if table is None and RESULT in results_shown(query):
+        columns = shown_columns(query, RESULT)
+        try:
+            predicate_sql(predicate, columns.columns, RESULT)
+            _given(query, RESULT, key)
+        except UnknownColumnError:
+            pass
+        else:
+            return RESULT
+    return table if table is not None and state_of(table)[1] else choose_table(table, query.tables(), query.name)
+
+
+def condition_on(query: CapturedQuery, predicate: str, table: str, key: Mapping[str, Any]) -> Condition:
+    """Return a condition on the rows of a state table or a result at all epochs, perhaps only on those of one key."""
+    columns = shown_columns(query, table)
+    given = _given(query, table, key)
+    state, is_result = state_of(table)
+    if is_result:
+        versions = _of_result(query, state, lambda name: query.interval_table(name, -1))
+    else:
+        versions = query.versions_of(table, typed_key(given, columns.schema) if given else None, -1)
+    return Condition(predicate, table, versions, given)
+
+
+def _given(query: CapturedQuery, table: str, key: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the key that a call gives, or some of its columns, or none."""
+    return TableKey.of(query, table).given(key, whole=False) if key else {}
+
+
+def condition_in_parts(
+    query: CapturedQuery, predicate: str, table: str, key: Mapping[str, Any]
+) -> Iterator[ConditionInPart]:
+    """As :func:`condition_on`, in parts of the history that fit into memory."""
+    if key:
+        condition = condition_on(query, predicate, table, key)
+        yield ConditionInPart(condition, -1, condition.table.high)
+        return
+    state, is_result = state_of(table)
+    if is_result:
+        state = table_of_result(query, state, query.tables(), query.live_entry().epoch)
+    for part in query.parts(state or table):
+        rows = _of_result(query, state, part.has) if is_result else part.table
+        yield ConditionInPart(Condition(predicate, table, rows, {}), part.first, part.last)
+
+
+def _of_result(query: CapturedQuery, state: str | None, versions: Callable[[str], IntervalTable]) -> IntervalTable:
+    """Versions of the result at all epochs, computed from those of the state."""
+    epochs = query.entries().captured
+    name = table_of_result(query, state, query.tables(), epochs[-1])
+    plan = plan_throughout(query, name, epochs[0], epochs[-1])
+    return with_result(versions(name), plan, name, epochs[-1])
+
+
+def first_epoch_met(condition: Condition, index: Index, entries: Sequence[Entry]) -> int | None:
+    """Return the first epoch at which any row met the condition; see :meth:`History.first`."""
     relation, high = condition.table.relation, condition.table.high
     sql = f"SELECT min(_valid_from) AS epoch FROM {relation} WHERE _valid_from <= {high} AND {condition.sql}"
     found = condition.query(index, sql)["epoch"][0].as_py()
@@ -94,7 +159,7 @@ def first_epoch(condition: Condition, index: Index, entries: Sequence[Entry]) ->
 
 
 def spans(parts: Iterable[ConditionInPart], index: Index, entries: Sequence[Entry]) -> pd.DataFrame:
-    """The spans in which any row met the condition; see :meth:`History.when`."""
+    """Return the spans in which any row met the condition; see :meth:`History.when`."""
     found = _joined(
         parts,
         index,
@@ -125,7 +190,7 @@ def _spans_in(part: ConditionInPart) -> str:
 def spans_per_key(
     parts: Iterable[ConditionInPart], index: Index, entries: Sequence[Entry], names: Sequence[str]
 ) -> pd.DataFrame:
-    """The spans in which each key met the condition; see :meth:`History.when`."""
+    """Return the spans in which each key met the condition; see :meth:`History.when`."""
     keys = [f"k{at}" for at in range(len(names))]
     key = f"{HASH}, {', '.join(keys)}"
     found = _joined(
@@ -161,11 +226,11 @@ def _spans_per_key_in(part: ConditionInPart) -> str:
 def _joined(
     parts: Iterable[ConditionInPart], index: Index, spans_in: Callable[[ConditionInPart], str], sql: str
 ) -> pa.Table:
-    """The spans in all parts, with those joined that go on from one part to the next."""
+    """Return the spans of all parts; those that continue from one part to the next are joined."""
     try:
         return index.query_parts(((spans_in(part), part.condition.parameters) for part in parts), sql)
     except duckdb.Error as error:
-        raise failed(error) from error
+        raise condition_failed(error) from error
 
 
 def _committed(epochs: pa.ChunkedArray, entries: Sequence[Entry]) -> pa.Array:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checkpoint.operators import HASH, POSITION
 from streamstate.snapshots.store.duckdb_sql import listed, quoted, same
-from streamstate.state_inspect.key_text import as_parameter, is_window
+from streamstate.state_inspect.keys.key_text import as_parameter, is_window
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.small_append import FEW_KEYS, hashed_as
@@ -28,8 +28,8 @@ SESSION_START = "sessionStartTime"
 _ORDER = "_key_order"
 
 
-def key_of(given: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
-    """The key that a call's keyword arguments give: one argument per column, or all of it as ``key={…}``.
+def given_key(given: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
+    """Return the key that a call's keyword arguments give: one argument per column, or all of it as ``key={…}``.
 
     If a key column is called ``key``, a mapping that names no key column is its value: a struct.
     """
@@ -45,7 +45,7 @@ def key_of(given: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]
 
 
 def key_condition(table: IntervalTable, key: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """The SQL condition that a version belongs to a key, or to any key with some values, and its parameters."""
+    """Return the SQL condition that a version belongs to a key, or to any key with some values, and its parameters."""
     if {*key} == {*table.key_columns}:
         return table.key_is(key)
     values = [as_parameter(value, table.schema.field(name).type) for name, value in key.items()]
@@ -53,12 +53,12 @@ def key_condition(table: IntervalTable, key: Mapping[str, Any]) -> tuple[str, li
 
 
 def typed_key(key: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
-    """A key, or some of its columns, as a row with the columns' types."""
+    """Return a key, or some of its columns, as a row with the columns' types."""
     return pa.table([pa.array([value], schema.field(name).type) for name, value in key.items()], names=list(key))
 
 
 def row_number_column(table: str, key_columns: Sequence[str]) -> str | None:
-    """The last key column of a side of a join, which numbers the rows of a key; None for other tables.
+    """Return the last key column of a side of a join, which numbers the rows of a key; None for other tables.
 
     Spark calls it ``index``; if that name is taken, it is ``index_2`` and so on.
     """
@@ -68,14 +68,14 @@ def row_number_column(table: str, key_columns: Sequence[str]) -> str | None:
 
 
 def session_column(key_columns: Sequence[str], schema: pa.Schema) -> str | None:
-    """The column with a session's window, which begins at :data:`SESSION_START`; None if the table has no sessions."""
+    """Return the column with a session's window; None if the table has no sessions."""
     if SESSION_START not in key_columns[-1:]:
         return None
     return next((field.name for field in schema if is_window(field.type)), None)
 
 
-def rows_of(keys: pa.Table, index: Index, table: IntervalTable, epoch: int) -> pa.Table:
-    """The rows of some keys at an epoch, in the order of the keys. Keys that are not in the state are left out."""
+def rows_of_keys(keys: pa.Table, index: Index, table: IntervalTable, epoch: int) -> pa.Table:
+    """Return the rows of some keys at an epoch, in the order of the keys; missing keys are left out."""
     given = keys.append_column(_ORDER, pa.array(range(keys.num_rows), pa.int64()))
     hashes = f"SELECT *, hash({listed(table.key_columns)}) AS {HASH} FROM given"
     versions = f"SELECT * FROM {table.relation} WHERE {held_at(epoch)}"
@@ -95,7 +95,7 @@ def rows_of(keys: pa.Table, index: Index, table: IntervalTable, epoch: int) -> p
 
 
 def _in_order(found: pa.Table, hashes: pa.ChunkedArray, keys: pa.Table) -> pa.Table | None:
-    """The rows found by the keys' hashes, in the order of the keys; None if only a join can match them to the keys.
+    """Return the rows found by hash, in the order of the keys; None if only a join can match them.
 
     Joins are avoided for few keys because of the memory that each leaves behind in DuckDB; see ``small_append``.
     """

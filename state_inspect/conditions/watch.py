@@ -15,12 +15,12 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import listed, same
-from streamstate.state_inspect.conditions import Condition
+from streamstate.state_inspect.captured_query import QueryHistory
+from streamstate.state_inspect.conditions.condition import Condition
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.recorded_query import QueryHistory
+from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.results.results import result_plan, state_name, state_of, with_result
 from streamstate.state_inspect.snapshot import Snapshot, live_snapshot, snapshot_at
-from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 _MOST_ROWS = 1_000
@@ -66,7 +66,7 @@ class Watch:
         self.predicate = predicate
         """The condition."""
         self.fired = 0
-        """How many times the callback was called."""
+        """The number of calls of the callback."""
         self.error: BaseException | None = None
         """The error of the callback or of the store that ended the watch, if any."""
         self._history, self._callback, self._interval = history, callback, interval
@@ -81,7 +81,7 @@ class Watch:
 
     @property
     def running(self) -> bool:
-        """Whether it is still watching."""
+        """True while it watches."""
         return self._thread.is_alive() and not self._stopping.is_set()
 
     def stop(self) -> None:
@@ -116,7 +116,7 @@ class Watch:
             self.error = error
 
     def _events(self) -> Iterator[WatchEvent]:
-        """The events of the epochs that have arrived since the last check."""
+        """Yield the events of the epochs that have arrived since the last check."""
         captured = self._history.recorded.captured()
         for at in range(bisect_right(captured, self.epoch), len(captured)):
             if self._stopping.is_set():
@@ -148,7 +148,7 @@ class Watch:
         return WatchEvent(epoch, to_pandas(found.drop_columns(["_n"])), int(found["_n"][0].as_py()), snapshot)
 
     def _condition(self, first: int, epoch: int) -> Condition:
-        """The condition on the versions from an epoch on; a result is what the query returns at ``epoch``."""
+        """Return the condition on the versions from an epoch on; a result is what the query returns at ``epoch``."""
         query = self._history.recorded
         name = state_name(query, self.table)
         table = query.interval_table(name, first)

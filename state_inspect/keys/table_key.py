@@ -17,16 +17,16 @@ from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY
 from streamstate.snapshots.store.changelog import DELETE
 from streamstate.snapshots.store.duckdb_sql import listed
-from streamstate.state_inspect.key_text import arguments, as_window, converted, in_magic, is_window, parsed
-from streamstate.state_inspect.keys import SESSION_START, Keys, key_of, session_column
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.keys.key_rows import SESSION_START, Keys, given_key, session_column
+from streamstate.state_inspect.keys.key_text import arguments, as_window, converted, in_magic, is_window, parsed_value
 from streamstate.state_inspect.results.naming import key_aliases, naming_note
 from streamstate.state_inspect.results.results import shown_columns
 from streamstate.state_inspect.rows import python_values, row_tuples
 from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 Spelling = Callable[[Mapping[str, Any]], str]
-"""How a key is written: as :func:`arguments` of a call, or as options, :func:`in_magic` or :func:`in_shell`."""
+"""A way to write a key: as :func:`arguments` of a call, or as options, :func:`in_magic` or :func:`in_shell`."""
 
 _NOT_CAST = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 
@@ -41,14 +41,14 @@ class TableKey:
     """The key columns, in the order on disk."""
     schema: pa.Schema
     """The types of all columns."""
-    query: RecordedQuery
+    query: CapturedQuery
     """The query."""
     find: Callable[[], Mapping[str, Any] | None]
     """Returns a key that the table has; None if it has no rows."""
 
     @classmethod
-    def of(cls, query: RecordedQuery, table: str) -> TableKey:
-        """The key of a table of a query."""
+    def of(cls, query: CapturedQuery, table: str) -> TableKey:
+        """Return the key of a table of a query."""
         shown = shown_columns(query, table)
         find = partial(_some_key, query, shown.state, shown.state_keys)  # only for an error
         return cls(table, shown.key_columns, shown.schema, query, find)
@@ -61,7 +61,7 @@ class TableKey:
         without: str | None = None,
         spelling: Spelling = arguments,
     ) -> dict[str, Any]:
-        """The key that a call gives, each value with the type of its column.
+        """Return the key that a call gives, each value with the type of its column.
 
         Args:
             given: one argument per column, or all of it as ``key={…}``.
@@ -73,7 +73,7 @@ class TableKey:
             UnknownColumnError: a name is not a key column.
             InvalidArgumentError: a column is missing, or a value does not fit its type.
         """
-        return self._checked(key_of(given, self.columns), whole=whole, without=without, spelling=spelling)
+        return self._checked(given_key(given, self.columns), whole=whole, without=without, spelling=spelling)
 
     def _checked(
         self,
@@ -83,7 +83,7 @@ class TableKey:
         without: str | None = None,
         spelling: Spelling = arguments,
     ) -> dict[str, Any]:
-        """The values of some columns."""
+        """Return the values of some columns."""
         key = self._by_start(self._in_sparks_names(named))
         if not key and list(self.columns) == [NO_KEY]:
             return {NO_KEY: 0}
@@ -101,7 +101,7 @@ class TableKey:
     def read(
         self, texts: Sequence[str], *, whole: bool = True, without: str | None = None, spelling: Spelling = in_magic
     ) -> dict[str, Any]:
-        """The key that a person writes, as ``COLUMN=VALUE`` for each key column; as :meth:`given`."""
+        """Return the key that a person writes, as ``COLUMN=VALUE`` for each key column; as :meth:`given`."""
         key: dict[str, Any] = {}
         for text in texts:
             name, equals, value = text.partition("=")
@@ -109,13 +109,13 @@ class TableKey:
                 raise InvalidArgumentError(f"Invalid key {text!r}: expected COLUMN=VALUE.{self.example(spelling)}")
             kind = self.schema.field(name).type if name in self.schema.names else pa.string()
             try:
-                key[name] = parsed(value, kind)
+                key[name] = parsed_value(value, kind)
             except ValueError as error:
                 raise self._invalid(name, value, error, spelling) from None
         return self._checked(key, whole=whole, without=without, spelling=spelling)
 
     def many(self, keys: Keys) -> pa.Table:
-        """Many keys as rows with the types of the key columns.
+        """Return many keys as rows with the types of the key columns.
 
         Raises:
             UnknownColumnError, InvalidArgumentError: as :meth:`given`.
@@ -126,7 +126,7 @@ class TableKey:
         return pa.table([self._array(field, given[field.name]) for field in fields], schema=pa.schema(fields))
 
     def _by_column(self, keys: Any) -> dict[str, Any]:
-        """The columns of many keys, by name."""
+        """Return the columns of many keys, by name."""
         if isinstance(keys, pa.Table):
             return dict(zip(keys.column_names, keys.columns, strict=True))
         if isinstance(keys, pd.DataFrame):
@@ -143,7 +143,7 @@ class TableKey:
         return {name: [row[name] for row in rows] for name in self.columns}
 
     def _array(self, field: pa.Field, values: Any) -> pa.Array | pa.ChunkedArray:
-        """The values of a key column, of an Arrow table, a frame or a list."""
+        """Return the values of a key column, of an Arrow table, a frame or a list."""
         if isinstance(values, pd.Series) and isinstance(values.dtype, np.dtype) and values.dtype.kind == "f":
             # NaN is a number among floats, and missing among others.
             values = pa.array(values.to_numpy(), from_pandas=not pa.types.is_floating(field.type))
@@ -160,14 +160,14 @@ class TableKey:
         return pa.array([self._value(field.name, value) for value in some], field.type)
 
     def _in_sparks_names(self, key: Mapping[str, Any]) -> dict[str, Any]:
-        """A key whose columns may have the query's names, where Spark has others."""
+        """Return a key whose columns may have the query's names, where Spark has others."""
         if {*key} <= {*self.columns}:
             return dict(key)
         aliases = key_aliases(self.query, self.table)
         return {name if name in self.columns else aliases.get(name, name): value for name, value in key.items()}
 
     def _by_start(self, key: dict[str, Any]) -> dict[str, Any]:
-        """A key with a session's window, which the result shows, by the state's own: the session's start."""
+        """Return a key with a session's window, which the result shows, by the state's own: the session's start."""
         window = session_column(self.columns, self.schema)
         if window is None or window not in key or SESSION_START in key:
             return key
@@ -199,7 +199,7 @@ class TableKey:
         return InvalidArgumentError(f"Invalid {name}={shown}: expected {expected}{why}.{self.example(spelling)}")
 
     def _window_length(self, name: str) -> timedelta | None:
-        """The length of the windows in a column, which is that of any of them."""
+        """Return the length of the windows in a column, which is that of any of them."""
         window = (self._some or {}).get(name)
         return None if window is None else window["end"] - window["start"]
 
@@ -208,14 +208,14 @@ class TableKey:
         return self.find()
 
     def example(self, spelling: Spelling) -> str:
-        """A line with a key that the table has, to be copied; and what its columns are, if Spark has named them."""
+        """Return a line with a key to copy, and with the query's names of columns that Spark has named."""
         note = naming_note(self.query, self.table)
         example = "" if self._some is None else f"\nFor example: {spelling(self._some)}"
         return f"\n{note}{example}" if note else example
 
 
-def _some_key(query: RecordedQuery, state: str, names: Mapping[str, str]) -> dict[str, Any] | None:
-    """A key that a state table has, or had, by the names in ``names``: from what is loaded, or from the newest file."""
+def _some_key(query: CapturedQuery, state: str, names: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return a key that a state table has, or had, from a loaded table or the newest file."""
     own = list(names.values())
     for held in query.index.loaded(query.name, state):
         for valid in (held_at(held.high), "true"):

@@ -20,19 +20,19 @@ from streamstate.state_inspect.values import plain
 _NULL = "null"
 _MAGIC_WORD = re.compile(r"[^\s\"'\\{}$]+")
 _ARGUMENTS = ("table", "ancestors", "result", "self", "per_key", "interval")
-"""What calls that take a key call their other arguments."""
+"""Names of other arguments of calls that take a key."""
 _UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError, OverflowError)
-"""What a value raises that is not of a type."""
+"""Errors of Arrow for a value that is not of a type."""
 
 
 def is_window(kind: pa.DataType) -> bool:
-    """Whether a column has time windows, as Spark's ``window`` makes them."""
+    """Return whether a column has time windows, as Spark's ``window`` makes them."""
     names = [field.name for field in kind] if pa.types.is_struct(kind) else []
     return names == ["start", "end"] and all(pa.types.is_timestamp(field.type) for field in kind)
 
 
 def converted(value: Any, kind: pa.DataType) -> Any:
-    """A value as one of a type: numbers of any kind, times and decimals also as text, structs and maps as mappings.
+    """Convert a value to a type: numbers of any kind, times and decimals also as text, structs and maps as mappings.
 
     Raises:
         ValueError: it is not of the type; the text says why, unless the type says it.
@@ -82,7 +82,7 @@ def _check_zone(text: str) -> None:
 
 
 def as_window(value: Any, kind: pa.DataType, length: Callable[[], dt.timedelta | None]) -> dict[str, Any] | None:
-    """A window of a column.
+    """Return a window of a column.
 
     Args:
         value: its start, as a time or as text, or both ends: ``"start/end"``, a mapping, a pair, or an interval of
@@ -109,7 +109,7 @@ def as_window(value: Any, kind: pa.DataType, length: Callable[[], dt.timedelta |
 
 
 def _ends(value: Any) -> tuple[Any, Any] | None:
-    """The ends of a window as they are given; the second is None if it is given by its start."""
+    """Return the ends of a window as they are given; the second is None if it is given by its start."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -127,7 +127,7 @@ def _ends(value: Any) -> tuple[Any, Any] | None:
 
 
 def _moment(value: Any, kind: pa.DataType) -> Any:
-    """An end of a window."""
+    """Return an end of a window."""
     found = converted(value, kind)
     naive = isinstance(value, dt.datetime) and value.tzinfo is None
     if kind.tz is not None and naive:
@@ -136,7 +136,7 @@ def _moment(value: Any, kind: pa.DataType) -> Any:
 
 
 def spelled(value: Any) -> str:
-    r"""A key column's value as the text that :func:`parsed` reads: the text after ``--key COLUMN=``.
+    r"""Return a key column's value as the text that :func:`parsed_value` reads: the text after ``--key COLUMN=``.
 
     Example:
         >>> spelled("UA"), spelled(None), spelled(b"\x00\xff")
@@ -152,8 +152,8 @@ def spelled(value: Any) -> str:
     return form if isinstance(form, str) else json.dumps(form, ensure_ascii=False)
 
 
-def parsed(text: str, kind: pa.DataType) -> Any:
-    """The value of a key column that a text spells, as :meth:`TableKey.given` takes it; nested values are JSON.
+def parsed_value(text: str, kind: pa.DataType) -> Any:
+    """Return the value of a key column that a text spells, as :meth:`TableKey.given` takes it; nested values are JSON.
 
     Raises:
         ValueError: the text does not fit the type.
@@ -168,7 +168,7 @@ def parsed(text: str, kind: pa.DataType) -> Any:
 
 
 def _in_json(value: Any) -> Any:
-    """A value in JSON types, from which :func:`converted` makes the same."""
+    """Return a value in JSON types, from which :func:`converted` makes the same."""
     value = plain(value)
     if isinstance(value, Mapping):
         return {spelled(key): _in_json(item) for key, item in value.items()}
@@ -184,7 +184,7 @@ def _in_json(value: Any) -> Any:
 
 
 def in_magic(key: Mapping[str, Any]) -> str:
-    r"""A key as options of a magic.
+    r"""Return a key as options of a magic.
 
     Example:
         >>> in_magic({"carrier": "UA", "name": "O'Hare"})
@@ -194,7 +194,7 @@ def in_magic(key: Mapping[str, Any]) -> str:
 
 
 def in_shell(key: Mapping[str, Any]) -> str:
-    """A key as options of a command in a terminal.
+    """Return a key as options of a command in a terminal.
 
     Example:
         >>> print(in_shell({"carrier": "UA", "legs": ["EWR"]}))
@@ -204,7 +204,7 @@ def in_shell(key: Mapping[str, Any]) -> str:
 
 
 def in_words(key: Mapping[str, Any]) -> str:
-    """A key as words of a command in a terminal.
+    """Return a key as words of a command in a terminal.
 
     Example:
         >>> print(in_words({"carrier": "UA", "legs": ["EWR"]}))
@@ -214,7 +214,7 @@ def in_words(key: Mapping[str, Any]) -> str:
 
 
 def magic_word(text: str) -> str:
-    """A word of a magic's line, quoted if it needs to be; braces and dollars, which expand variables, are doubled."""
+    """Quote a word of a magic's line if need be; braces and dollars, which expand variables, are doubled."""
     if _MAGIC_WORD.fullmatch(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -222,7 +222,7 @@ def magic_word(text: str) -> str:
 
 
 def arguments(key: Mapping[str, Any]) -> str:
-    """A key as arguments of a call in Python, with built-in types alone.
+    """Return a key as arguments of a call in Python, with built-in types alone.
 
     Example:
         >>> arguments({"carrier": "UA", "n": 7}), arguments({"from": None})
@@ -235,7 +235,7 @@ def arguments(key: Mapping[str, Any]) -> str:
 
 
 def in_python(value: Any) -> str:
-    """A value as a Python expression with built-in types alone, from which :func:`converted` makes the same."""
+    """Return a value as a Python expression with built-in types alone, from which :func:`converted` makes the same."""
     value = plain(value)
     if isinstance(value, Mapping):
         return repr(spelled(value)) if spelled(value)[:1] != "{" else _dict(value)
@@ -251,7 +251,7 @@ def _dict(value: Mapping[str, Any]) -> str:
 
 
 def in_sql(key: Mapping[str, Any], schema: pa.Schema, kinds: Mapping[str, str]) -> str:
-    """A key as a condition in SQL; ``kinds`` are DuckDB's types of its columns, by name."""
+    """Return a key as a condition in SQL; ``kinds`` are DuckDB's types of its columns, by name."""
     conditions = []
     for name, value in key.items():
         literal = _literal(value, schema.field(name).type)
@@ -262,7 +262,7 @@ def in_sql(key: Mapping[str, Any], schema: pa.Schema, kinds: Mapping[str, str]) 
 
 
 def _literal(value: Any, kind: pa.DataType) -> str:
-    """A value in SQL, as text where DuckDB casts it."""
+    """Return a value in SQL, as text where DuckDB casts it."""
     if value is None:
         return "NULL"
     if pa.types.is_struct(kind):
@@ -281,7 +281,7 @@ def _literal(value: Any, kind: pa.DataType) -> str:
 
 
 def as_parameter(value: Any, kind: pa.DataType) -> Any:
-    """A value as DuckDB takes it as a parameter: it has its own form of maps."""
+    """Return a value as DuckDB takes it as a parameter: it has its own form of maps."""
     if value is None or not pa.types.is_nested(kind):
         return value
     if pa.types.is_struct(kind):

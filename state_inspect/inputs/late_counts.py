@@ -1,4 +1,4 @@
-"""How many rows the watermark dropped at each of many epochs, and how late they were."""
+"""Counts of the rows that the watermark dropped at each of many epochs, with their lateness."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pandas as pd
 from streamstate.errors import StreamStateError, first_line
 from streamstate.snapshots.calls.epoch_range import epoch_list
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, silent
-from streamstate.state_inspect.inputs.late import delay_past, operator_of
-from streamstate.state_inspect.recorded_query import RecordedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.inputs.late import delay_past, operator_of_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
 
 NEWEST = 50
-"""How many of the newest epochs are read by default."""
+"""The number of newest epochs that are read by default."""
 _TOGETHER = 8
 """Epochs that one job of Spark reads: starting a job takes longer than reading an epoch."""
 _EPOCH, _LATE_BY, _GROUP = "_epoch", "_late_by", "_group"
@@ -65,13 +65,13 @@ class _Came:
     in_groups: bool
 
 
-def late_rows(
-    query: RecordedQuery, epochs: Iterable[int] | str | None, table: str | None, progress: ProgressCallback | None
+def late_counts(
+    query: CapturedQuery, epochs: Iterable[int] | str | None, table: str | None, progress: ProgressCallback | None
 ) -> pd.DataFrame:
-    """The dropped rows of many epochs, counted, as :meth:`streamstate.History.late_rows`."""
+    """Return the dropped rows of many epochs, counted, as :meth:`streamstate.History.late_counts`."""
     progress = progress or silent
     entries = query.entries()
-    number = None if table is None else operator_of(query, table)
+    number = None if table is None else operator_of_table(query, table)
     chosen = (
         [int(epoch) for epoch in entries.epochs[-NEWEST:]] if epochs is None else epoch_list(epochs, entries.captured)
     )
@@ -95,7 +95,7 @@ def late_rows(
     return _frame([counted[epoch] for epoch in chosen])
 
 
-def _came(query: RecordedQuery, epoch: int, number: int | None) -> _Came:
+def _came(query: CapturedQuery, epoch: int, number: int | None) -> _Came:
     from pyspark.sql import functions as F
 
     from streamstate.state_inspect.inputs.epoch_input import EpochInput
@@ -123,7 +123,7 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _each_counted(came: Mapping[int, _Came]) -> dict[int, _Counted]:
-    """The counts of some epochs; if reading them fails, those of each epoch by itself."""
+    """Return the counts of some epochs; if reading them fails, those of each epoch by itself."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -159,7 +159,7 @@ def _counts(came: Mapping[int, _Came]) -> dict[int, _Counted]:
 
 
 def _totals(rows: DataFrame) -> DataFrame:
-    """A row per epoch: how many rows came, how many were dropped, and the lateness that too many of them reach."""
+    """Return a row per epoch: rows that came, rows dropped, and the lateness that too many reach."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -1,6 +1,6 @@
-"""What the store holds of one query: its manifest, its place in the lineage and the index of its state tables.
+"""A query as a store holds it: its manifest, its place in the lineage and the index of its state tables.
 
-:class:`History` is what users see. The functions behind its methods take the :class:`RecordedQuery` that it holds.
+:class:`History` is what users see. The functions behind its methods take the :class:`CapturedQuery` that it holds.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class QueryHistory(Protocol):
         """The query's name."""
 
     @property
-    def recorded(self) -> RecordedQuery:
-        """What the store holds of the query."""
+    def recorded(self) -> CapturedQuery:
+        """The query as the store holds it."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ChangeLog:
 
     @property
     def facts(self) -> TableFacts:
-        """What the manifest says of the table."""
+        """The manifest's facts on the table."""
         return self.entries.facts(self.table)
 
     @property
@@ -103,7 +103,7 @@ class ChangeLog:
         return [*self.key_columns, *self.value_columns]
 
     def columns_at(self, epoch: int) -> list[str]:
-        """The columns that existed at an epoch."""
+        """Return the columns that existed at an epoch."""
         begins = beginnings(self.schema)
         return [name for name in self.columns if begins.get(name, epoch) <= epoch]
 
@@ -113,7 +113,7 @@ class ChangeLog:
         return [EPOCH, CHANGE, PARTITION, *self.columns]
 
     def keyframe(self, epoch: int) -> int | None:
-        """The keyframe that reading an epoch starts from; None for the table's beginning."""
+        """Return the keyframe that reading an epoch starts from; None for the table's beginning."""
         if not self.facts.has(epoch):
             raise UnknownEpochError(
                 f"Epoch {epoch} was dropped by retention while it was being read.\nRetry with an epoch that is kept."
@@ -121,7 +121,7 @@ class ChangeLog:
         return self.facts.keyframe_of(epoch)
 
 
-class RecordedQuery:
+class CapturedQuery:
     """The epochs of one query and the temporal index of its state tables.
 
     ``related`` returns the history of another query of the store.
@@ -143,7 +143,7 @@ class RecordedQuery:
         self.plans = Plans(layout, name, self._manifest)
 
     def entries(self) -> Entries:
-        """The manifest's rows, with those of new epochs."""
+        """Return the manifest's rows, with those of new epochs."""
         return read_once(self._manifest, self._newest_entries)
 
     @property
@@ -156,16 +156,16 @@ class RecordedQuery:
         return list(self.entries().captured)
 
     def tables(self) -> list[str]:
-        """Names of all state tables that any epoch has."""
+        """Return names of all state tables that any epoch has."""
         return list(self.entries().tables)
 
     def begins_by(self, epoch: int) -> bool:
-        """Whether the query has an epoch of its own by then; a fork shares earlier epochs with its parent."""
+        """Return whether the query has an epoch of its own by then; a fork shares earlier epochs with its parent."""
         captured = self.entries().captured
         return bool(captured) and captured[0] <= epoch
 
     def live_entry(self) -> Entry:
-        """The newest captured epoch; raises if none is captured yet."""
+        """Return the newest captured epoch; raise if none is captured yet."""
         newest = self.entries().newest
         if newest is None:
             raise UnknownEpochError(
@@ -174,7 +174,7 @@ class RecordedQuery:
         return newest
 
     def entry(self, epoch: int) -> Entry:
-        """A captured epoch of the query's own; if it is not captured, the error names the nearest ones."""
+        """Return a captured epoch of the query's own; if it is not captured, the error names the nearest ones."""
         return self._captured_entry(self.entries(), epoch)
 
     def check_kept(self, epoch: int) -> None:
@@ -182,7 +182,7 @@ class RecordedQuery:
         self._captured_entry(self._manifest.entries, epoch)
 
     def entry_at_time(self, moment: datetime) -> Entry:
-        """The epoch that was the newest committed one at a moment; raises if a missing epoch may have been newer."""
+        """Return the newest epoch committed by a moment; raise if a missing epoch may have been newer."""
         entries = self.entries()
         known = [(epoch, time) for epoch, time in entries.commit_times.items() if time]
         before = [epoch for epoch, time in known if time <= moment]
@@ -200,11 +200,11 @@ class RecordedQuery:
         return found
 
     def interval_table(self, table: str, first: int, last: int | None = None) -> IntervalTable:
-        """The temporal index of a state table, with all captured epochs from ``first`` (−1: all) up to ``last``."""
+        """Return the index of a state table, with all captured epochs from ``first`` (−1: all) up to ``last``."""
         return self.index.table(self.name, table, self._manifest, first, last)
 
     def interval_tables(self, table: str, a: int, b: int) -> tuple[IntervalTable, IntervalTable]:
-        """The temporal index of a state table at two epochs.
+        """Return the temporal index of a state table at two epochs.
 
         It is the same one for both, with the epochs between them, unless it takes less to read each by itself, or only
         the one that is not loaded.
@@ -226,7 +226,7 @@ class RecordedQuery:
         return found, found
 
     def parts(self, table: str, after: int = -1) -> Iterator[HistoryPart]:
-        """The history of a state table after an epoch (−1: all), in its order, in parts that fit into memory.
+        """Yield the history of a state table after an epoch (−1: all), in its order, in parts that fit into memory.
 
         A history that is loaded, or soon read, is one part.
         """
@@ -249,7 +249,7 @@ class RecordedQuery:
             first = last
 
     def _ends_of_parts(self, table: str, epochs: Sequence[int], after: int) -> list[int]:
-        """The epochs after each of which a part has enough changes, and the newest epoch."""
+        """Return the epochs after each of which a part has enough changes, and the newest epoch."""
         facts, ends, changes = self._manifest.entries.facts(table), [], 0
         most = _IN_A_PART // len(self.columns(table).columns)
         places = slice(facts.between(after, epochs[-1]).start, None)
@@ -262,22 +262,18 @@ class RecordedQuery:
         return [*ends, epochs[-1]]
 
     def versions_of(self, table: str, keys: pa.Table | None, first: int, last: int | None = None) -> IntervalTable:
-        """The temporal index of at least some keys of a state table, from ``first`` (−1: all epochs) on.
+        """Return the temporal index of at least some keys of a state table, from ``first`` (−1: all epochs) on.
 
         It is the one with all keys if that is loaded, or soon read.
 
-        Args:
-            table: the state table.
-            keys: values of key columns with their types, a row per key; None for all keys.
-            first: the first epoch that is needed.
-            last: the last epoch that is needed; None for the newest.
+        ``keys`` has values of key columns with their types, a row per key; None for all keys.
         """
         if keys is None or self.is_soon_read(table, first, last):
             return self.interval_table(table, first, last)
         return self.index.table(self.name, table, self._manifest, first, last, only=keys)
 
     def is_soon_read(self, table: str, first: int, last: int | None = None) -> bool:
-        """Whether :meth:`interval_table` has these epochs loaded, or has few changes to load."""
+        """Return whether :meth:`interval_table` has these epochs loaded, or has few changes to load."""
         newest = self._manifest.newest
         held = self.index.loaded(self.name, table)
         if newest is None or any(one.covers(first, one.high if last is None else last) for one in held):
@@ -285,7 +281,7 @@ class RecordedQuery:
         return self._changes(table, first, newest.epoch if last is None else last) <= _SOON_READ
 
     def beside(self, table: str, epoch: int) -> list[int]:
-        """The captured epochs next to those loaded together with an epoch that are not loaded, the later one first."""
+        """Return the captured epochs on both sides of those loaded with an epoch, the later one first."""
         captured, loaded = self.captured(), self.index.loaded(self.name, table)
         held = [one for one in loaded if one.covers(epoch, epoch)]
         low = max((one.low for one in held if one.low is not None), default=epoch)
@@ -295,11 +291,11 @@ class RecordedQuery:
         return [number for number in found if not any(one.covers(number, number) for one in loaded)]
 
     def _changes(self, table: str, after: int, upto: int) -> int:
-        """The changes of a state table after an epoch, up to another."""
+        """Return the changes of a state table after an epoch, up to another."""
         return self._manifest.entries.facts(table).changes_between(after, upto)
 
     def _rows_to_read(self, table: str, epoch: int) -> int:
-        """How many rows of the changelog, roughly, the state of a table at an epoch is read from."""
+        """Estimate the rows of the changelog from which the state of a table at an epoch is read."""
         facts = self._manifest.entries.facts(table)
         keyframe = facts.keyframe_of(epoch)
         if keyframe is None:
@@ -307,7 +303,7 @@ class RecordedQuery:
         return (facts.rows_at(keyframe) or 0) + facts.changes_between(keyframe, epoch)
 
     def interval_table_of(self, table: str, entry: Entry) -> IntervalTable:
-        """The temporal index of a state table at an entry's epoch, even if retention has dropped the epoch since.
+        """Return the index of a state table at an entry's epoch, even if retention has dropped it since.
 
         Raises:
             EpochDroppedError: retention dropped the epoch, and the grace period of its files is over.
@@ -319,7 +315,7 @@ class RecordedQuery:
         return self.index.dropped(self.name, table, entry)
 
     def with_counts(self, entries: Sequence[Entry]) -> list[Entry]:
-        """The entries, with the rows that the index can count of those that capture has not; it loads nothing."""
+        """Return the entries, with row counts from the loaded index where capture did not count."""
         missing: dict[str, list[int]] = {}
         for entry in entries:
             for name, facts in entry.tables.items():
@@ -329,9 +325,9 @@ class RecordedQuery:
         return [entry.counted(counts) for entry in entries]
 
     def counted_soon(self, entries: Sequence[Entry]) -> list[Entry]:
-        """The entries with their rows. Tables of which much would have to be read are left as by :meth:`with_counts`.
+        """Return the entries with their rows; for tables that take long to read, as :meth:`with_counts`.
 
-        So are those that cannot be read: what only lists epochs goes on.
+        So are those that cannot be read, so that epochs can still be listed.
         """
         known, counts = self.with_counts(entries), dict[str, dict[int, int]]()
         for table in dict.fromkeys(
@@ -345,7 +341,7 @@ class RecordedQuery:
         return [entry.counted(counts) for entry in known]
 
     def count_soon(self, *, only_newest: bool = False) -> list[Entry]:
-        """All entries, or the newest captured one, with their rows; as :meth:`counted_soon`."""
+        """Return all entries, or the newest captured one, with their rows; as :meth:`counted_soon`."""
         entries = self.entries()
         if not only_newest:
             return self.counted_soon(entries)
@@ -357,7 +353,7 @@ class RecordedQuery:
         return {name: facts.rows for entry in entries for name, facts in entry.tables.items()}
 
     def _counts_held(self, table: str, epochs: Sequence[int]) -> dict[int, int]:
-        """The rows of a table at those of some epochs that are in the index."""
+        """Return the rows of a table at those of some epochs that are in the index."""
         counted = self.index.counts(self.name, table)
         counts = {epoch: counted[epoch] for epoch in epochs if epoch in counted}
         for held in self.index.loaded(self.name, table):
@@ -385,7 +381,7 @@ class RecordedQuery:
         return self._explained[1]
 
     def columns(self, table: str) -> ChangeLog:
-        """A state table's columns; nothing is opened for them again before there are new epochs."""
+        """Return a state table's columns; nothing is opened for them again before there are new epochs."""
         entries = self._manifest.entries
         if self._described is None or self._described[0] is not entries:
             self._described = entries, {}
@@ -400,7 +396,7 @@ class RecordedQuery:
         self.index.advance(self.name, self._manifest)
 
     def changelog(self, table: str) -> ChangeLog:
-        """The current version of a state table's changelog."""
+        """Return the current version of a state table's changelog."""
         place = self.layout.changelog(self.name, table)
         while True:
             generation = self._manifest.generation
@@ -419,7 +415,7 @@ class RecordedQuery:
         return self._manifest.entries
 
     def _stays(self, entry: Entry) -> bool:
-        """Whether retention has kept an entry's epoch, as far as is known."""
+        """Return whether retention is known to have kept an entry's epoch."""
         entries = self._manifest.entries
         return entry.generation == self._manifest.generation or entries.of(entry.epoch) is not None
 
