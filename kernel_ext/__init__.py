@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from streamstate.operations.restart_policy import BackOff
     from streamstate.operations.supervision import Supervised, supervise
     from streamstate.replay import DebugSession, Edit, EpochRun, Fork, Replay, StepReport, debug, fork, replay, step
-    from streamstate.replay.audit import Audit, AuditRecordCheck, audit, check_audit_record
-    from streamstate.replay.start_from_snapshot import initial_state, start_offsets
+    from streamstate.replay.audit import Audit, audit
     from streamstate.snapshots.capture.capture import capture
     from streamstate.snapshots.capture.epoch_commit import CaptureReport
     from streamstate.snapshots.capture.follow import Capture, CaptureStatus, follow
@@ -63,7 +62,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Audit",
-    "AuditRecordCheck",
     "BackOff",
     "Capture",
     "CaptureReport",
@@ -102,7 +100,6 @@ __all__ = [
     "bootstrap",
     "capture",
     "check",
-    "check_audit_record",
     "compact",
     "cut",
     "debug",
@@ -111,7 +108,6 @@ __all__ = [
     "export",
     "follow",
     "fork",
-    "initial_state",
     "keep",
     "migrate",
     "open_store",
@@ -127,7 +123,6 @@ __all__ = [
     "shared",
     "shared_column",
     "start",
-    "start_offsets",
     "step",
     "supervise",
 ]
@@ -159,8 +154,7 @@ _HOMES = {
         ["DebugSession", "Edit", "EpochRun", "Fork", "Replay", "StepReport", "debug", "fork", "replay", "step"],
         "streamstate.replay",
     ),
-    **dict.fromkeys(["Audit", "AuditRecordCheck", "audit", "check_audit_record"], "streamstate.replay.audit"),
-    **dict.fromkeys(["initial_state", "start_offsets"], "streamstate.replay.start_from_snapshot"),
+    **dict.fromkeys(["Audit", "audit"], "streamstate.replay.audit"),
     **dict.fromkeys(["ExportReport", "export"], "streamstate.snapshots.store.export"),
     **dict.fromkeys(["RecordedFrame", "record", "recorded"], "streamstate.snapshots.capture.recording.record"),
     "Recorder": "streamstate.snapshots.capture.recording.recorder",

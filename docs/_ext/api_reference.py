@@ -82,7 +82,7 @@ PAGES = {
         "Forking, stepping, replaying",
         "Go back to an epoch of a query, and run forward again.",
         (
-            *("fork", "Fork", "Edit", "initial_state", "start_offsets", "step", "StepReport", "EpochRun"),
+            *("fork", "Fork", "Edit", "step", "StepReport", "EpochRun"),
             *("replay", "Replay", "debug", "DebugSession"),
         ),
     ),
@@ -107,7 +107,6 @@ PAGES = {
         (
             *("audit", "Audit", f"{_CORE}.replay.audit.report.AuditedReplay"),
             *(f"{_CORE}.replay.audit.report.Divergence", f"{_CORE}.state_inspect.suspects.suspect.Suspect"),
-            *("check_audit_record", "AuditRecordCheck"),
         ),
     ),
     "recovery": Page(

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import html
-import json
-import os
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from streamstate.replay.audit.record import DETERMINISTIC, DIVERGED, FORMAT, KIND, SAME, States, checksum, epoch_chain
-from streamstate.replay.audit.record_check import AuditRecordCheck
 from streamstate.replay.audit.suspects import Evidence, ranked
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.suspects.suspect import Suspect
@@ -54,13 +48,6 @@ class Divergence:
         if self.column is None:
             return f"{where}: only in the {'replay' if self.recorded is None else 'recorded state'}"
         return f"{where}: {self.column} was {_short(self.recorded)}, now {_short(self.replayed)}"
-
-    def place(self) -> dict[str, Any]:
-        """The divergence as plain data, for an audit record."""
-        values = {"recorded": _short(self.recorded), "replayed": _short(self.replayed)}
-        key = {name: _short(value) for name, value in self.key.items()}
-        place = {"replay": self.replay, "epoch": self.epoch, "table": self.table, "key": key, "column": self.column}
-        return {**place, **values, "suspects": [suspect.what for suspect in self.suspects]}
 
 
 @dataclass(frozen=True)
@@ -117,12 +104,6 @@ class Audit:
         tables: its state tables.
         replays: the replays, in order.
         suspects: everything in the query that may be nondeterministic; in a clean audit it had no effect.
-        states: the fingerprints of the recorded states.
-        source_offsets: a digest of the epochs' input; None if the store does not have it for all of them.
-        versions: of streamstate, Spark, Python and Java.
-        started: when it started.
-        finished: when it finished.
-        against: the check of an audit record, if one was given.
     """
 
     checkpoint: str
@@ -133,12 +114,6 @@ class Audit:
     tables: tuple[str, ...]
     replays: tuple[AuditedReplay, ...]
     suspects: tuple[Suspect, ...]
-    states: States = field(repr=False)
-    source_offsets: str | None
-    versions: dict[str, str]
-    started: datetime
-    finished: datetime
-    against: AuditRecordCheck | None = None
 
     @property
     def clean(self) -> bool:
@@ -150,50 +125,6 @@ class Audit:
         """The earliest divergence of all replays; None if there is none."""
         found = [replayed.divergence for replayed in self.replays if replayed.divergence is not None]
         return min(found, key=lambda divergence: divergence.epoch, default=None)
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What was replayed, with a fingerprint of every state: a small record that others can check.
-
-        Example:
-            >>> audit.record["result"]  # doctest: +SKIP
-            'deterministic'
-        """
-        replays = [
-            {
-                "number": replayed.number,
-                "partitions": replayed.partitions,
-                "upto": replayed.upto,
-                "result": SAME if replayed.same else DIVERGED,
-                "diverges": None if replayed.divergence is None else replayed.divergence.place(),
-            }
-            for replayed in self.replays
-        ]
-        record: dict[str, Any] = {
-            "kind": KIND,
-            "format": FORMAT,
-            "made_by": self.versions,
-            "query": {"id": self.query_id, "checkpoint": self.checkpoint, "mode": self.mode},
-            "epochs": [self.epochs[0], self.epochs[-1]],
-            "partitions": self.partitions,
-            "source_offsets": self.source_offsets,
-            "states": self.states,
-            "chain": epoch_chain(self.states),
-            "replays": replays,
-            "result": DETERMINISTIC if self.clean else DIVERGED,
-            "first": None if self.first is None else self.first.place(),
-            "started": self.started.isoformat(timespec="seconds"),
-            "finished": self.finished.isoformat(timespec="seconds"),
-        }
-        return {**record, "checksum": checksum(record)}
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the record as JSON; :func:`streamstate.check_audit_record` checks it.
-
-        Example:
-            >>> audit.save("delays.audit.json")  # doctest: +SKIP
-        """
-        Path(path).write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
 
     def _title(self) -> str:
         span = f"epochs {self.epochs[0]} to {self.epochs[-1]}" if len(self.epochs) > 1 else f"epoch {self.epochs[0]}"
@@ -210,8 +141,6 @@ class Audit:
             lines.append(f"Possible sources of nondeterminism in the query, without effect here: {found}.")
         if self.first is not None:
             lines += _explanation(self.first)
-        if self.against is not None:
-            lines.append(repr(self.against).splitlines()[0])
         return lines
 
     def __repr__(self) -> str:
