@@ -151,7 +151,7 @@ def wording(surface: Surface) -> Iterator[None]:
 
 
 def worded(python: str, *, line: str | None = None, magic: str | None = None, command: str | None = None) -> str:
-    """What to do next, in the words of what the person typed into.
+    """Return the next step in the words of the interface in use: Python, a magic, or a terminal.
 
     Args:
         python: in Python, and wherever there are no other words.
@@ -192,7 +192,7 @@ def install_command(extra: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line; the name of its class if it says nothing."""
+    """Return the first line of an error's message, or the name of its class if it has none."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

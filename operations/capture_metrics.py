@@ -1,4 +1,4 @@
-"""What a background capture does, as metrics for Prometheus."""
+"""Prometheus metrics of a background capture."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _HEAVY = 0.1
 
 @dataclass(frozen=True)
 class RescaleFacts:
-    """What an advice is based on."""
+    """The facts behind an advice."""
 
     partitions: int
     """The current number of partitions."""
@@ -70,7 +70,7 @@ class RescaleAdvice:
 
     @property
     def changes(self) -> bool:
-        """Whether the suggestion differs from the current number."""
+        """True if the suggestion differs from the current number."""
         return self.suggested != self.facts.partitions
 
     def __repr__(self) -> str:

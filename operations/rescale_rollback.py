@@ -72,7 +72,7 @@ class Unfinished:
         files_for(spark, checkpoint.path).remove(f"{checkpoint.path}/{NOTE}")
 
 
-def recover(checkpoint: CheckpointFiles, spark: SparkSession | None) -> Unfinished | None:
+def recover_rescale(checkpoint: CheckpointFiles, spark: SparkSession | None) -> Unfinished | None:
     """Roll back a rescale that was killed before it was verified, if there is one, and return what was rolled back.
 
     If the query has committed epochs since, the new partitions are kept and only the record is removed.

@@ -1,4 +1,4 @@
-"""When a failed query is restarted: why it failed, how long to wait, and when to give up."""
+"""The restart policy of a failed query: the cause of the failure, the wait, and the limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TASK_LOST = re.compile(r"most recent failure: Lost task [^(]*\(TID \d+\) \([^)]
 
 @dataclass(frozen=True)
 class BackOff:
-    """How often, and after how long, :func:`streamstate.supervise` restarts a query that failed.
+    """Limits and waits of :func:`streamstate.supervise` for restarting a query that failed.
 
     The wait doubles from ``first`` to ``longest`` seconds while the query fails without committing an epoch. Once it
     commits one, the next wait is ``first`` seconds again.
@@ -79,7 +79,7 @@ class Restarts:
 
 
 def failure_of(query: StreamingQuery) -> str | None:
-    """Why the query failed, in one line; None if it did not."""
+    """Return the cause of the query's failure in one line; None if it did not fail."""
     error = query.exception()
     return None if error is None else in_one_line(str(error))
 

@@ -46,7 +46,7 @@ class Replay:
 
     @property
     def same(self) -> bool:
-        """Whether every replayed epoch has the same state as in the original."""
+        """True if every replayed epoch has the same state as in the original."""
         return self.comparison.same
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a query is started with (frame, checkpoint, output mode, sink, trigger), and checks of its plan before that."""
+"""The frame, checkpoint, output mode, sink and trigger of a query to start, and checks of its plan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _APPEND_ONLY = {"parquet", "json", "csv", "orc", "text"}
 
 @dataclass(frozen=True)
 class Sink:
-    """Where the query's results go. Its state is captured in any case."""
+    """The destination of a query's results. Its state is captured in any case."""
 
     format: str
     path: str | None = None
@@ -97,7 +97,7 @@ class Launch:
 
     @property
     def ends(self) -> bool:
-        """Whether the query ends by itself once it has processed the available input."""
+        """True if the query ends by itself once it has processed the available input."""
         return self.trigger in ("once", "available-now")
 
     def check_resumes(self, committed: Sequence[int]) -> None:
@@ -109,7 +109,7 @@ class Launch:
             )
 
     def recorders(self) -> list[Recorder]:
-        """What records the query's input in this process."""
+        """Return the recorders of the query's input in this process."""
         from streamstate.snapshots.capture.recording.record import recorders_of
 
         return recorders_of(self.frame)

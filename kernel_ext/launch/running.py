@@ -81,7 +81,7 @@ class Running:
             self._versions = VersionPump(launch.shared, launch.checkpoint, launch.frame.sparkSession, self._goes_on)
 
     def _goes_on(self) -> bool:
-        """Whether the query may still commit epochs."""
+        """Check that the query may still commit epochs."""
         return self.state in ACTIVE
 
     @property
@@ -96,7 +96,7 @@ class Running:
 
     @property
     def state(self) -> str:
-        """What the query is doing: one of the states of :class:`QueryStatus`."""
+        """The query's state: one of those of :class:`QueryStatus`."""
         if self._supervising:
             return "restarting" if self.supervised is not None and self.supervised.restarting else "running"
         if self.query is None:
@@ -220,7 +220,7 @@ class Running:
 
     @property
     def _supervising(self) -> bool:
-        """Whether the query is restarted if it fails."""
+        """True while the query is restarted if it fails."""
         return self.supervised is not None and not self.supervised.over
 
     @property
@@ -235,21 +235,21 @@ class Running:
             return None
 
     def _failure(self) -> str | None:
-        """Why the query failed, also while it is about to be restarted."""
+        """Return the reason of the query's failure, also while it is about to be restarted."""
         if self.supervised is not None and (self.supervised.restarting or self.supervised.given_up):
             why = f" (not started again: {self.supervised.given_up})" if self.supervised.given_up else ""
             return f"{self.supervised.error}{why}"
         return None if self.query is None or self.query.isActive else failure_of(self.query)
 
     def _unrecorded(self) -> str | None:
-        """Why the input is not recorded any more, if that failed for good."""
+        """Return the reason if the input is no longer recorded."""
         for recorder, supervised in self._recorders.items():
             if recorder.error is not None and (supervised is None or supervised.over):
                 return f"the recorder of {recorder.path} failed: {recorder.error}"
         return None
 
     def _unwritten(self) -> str | None:
-        """Why versions of shared variables are not written to the store."""
+        """Return the reason if versions of shared variables are not written to the store."""
         return None if self._versions is None else self._versions.error
 
     def _stop_recorders(self) -> None:
@@ -259,7 +259,7 @@ class Running:
             recorder.stop(self.name)
 
     def _rows(self) -> int | None:
-        """What Spark counted in its newest epoch; before the first one of a run, the rows in the store."""
+        """Return Spark's count of state rows in its newest epoch; before the first one of a run, that in the store."""
         progress = None if self.query is None else self.query.lastProgress
         operators = progress["stateOperators"] if progress else ()
         if operators:

@@ -120,7 +120,7 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Runn
     restart = None if args.restart is None else BackOff(restarts=args.restart)
     sink = Sink.parse(args.sink)
     launch = Launch(args.name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions, restart)
-    check_launch(launch, layout)
+    check_launch(launch, layout, print)
     launch = with_recorded_input(launch, layout, record_input=args.record_input)
     launch = with_shared_variables(launch, variables)
     pace = args.every or notebook.settings.every

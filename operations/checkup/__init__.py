@@ -1,4 +1,4 @@
-"""What a checkpoint says about its capture: what can be captured, at what cost, and which settings to change."""
+"""Checkups of a checkpoint: the epochs that can be captured, their cost, and settings to change."""
 
 from __future__ import annotations
 

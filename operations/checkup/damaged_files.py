@@ -1,4 +1,4 @@
-"""What a checkup says of damaged files, and which epochs can be captured all the same."""
+"""Findings on damaged files, and the epochs that can be captured all the same."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def whole_epochs(checkpoint: CheckpointFiles, committed: Sequence[int], start: N
 
 
 def damage_findings(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
-    """What is damaged, and what to do."""
+    """Yield a finding for each damaged file, with a way out."""
     for damage in start.damages[:_SHOWN]:
         effect = " Spark cannot restart." if damage.stops else ""
         level: Level = "problem" if damage.stops or damage.hides_state else "warning"

@@ -117,7 +117,7 @@ def _query_id(checkpoint: CheckpointFiles) -> str | None:
 
 
 def spark_of(conf: Mapping[str, str]) -> str:
-    """Which Spark planned an epoch, by the settings that it pinned the query to: ``4.2``, ``4.0 or 4.1``."""
+    """Return the version of Spark that planned an epoch, from the settings it pinned: ``4.2``, ``4.0 or 4.1``."""
     return next((version for setting, version in _SINCE if setting in conf), "before 4.0" if conf else "unknown")
 
 

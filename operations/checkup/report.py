@@ -1,4 +1,4 @@
-"""What a checkup found, as data and as text."""
+"""The report of a checkup, as data and as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class StoreState:
-    """What a store has of the query."""
+    """The captured epochs of a query in a store."""
 
     path: str
     """The store."""
@@ -44,7 +44,7 @@ class StoreState:
 
 @dataclass(frozen=True)
 class Checkup:
-    """What a checkpoint says about its capture and its next start; ``str()`` of it is a report."""
+    """The results of examining a checkpoint: its capture and its next start; ``str()`` of it is a report."""
 
     checkpoint: str
     """The checkpoint."""
@@ -86,7 +86,7 @@ class Checkup:
     """What to know, problems first."""
 
     def has(self, level: Level) -> bool:
-        """Whether there is a finding of a level."""
+        """Check for a finding of a level."""
         return any(finding.level == level for finding in self.findings)
 
     def __str__(self) -> str:

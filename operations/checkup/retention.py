@@ -1,4 +1,4 @@
-"""How long a checkpoint keeps its epochs, and whether that is long enough for a capture."""
+"""Findings on the time for which a checkpoint keeps its epochs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def epoch_seconds(checkpoint: CheckpointFiles, committed: Sequence[int]) -> floa
 
 
 def retention_findings(committed: Sequence[int], seconds: float | None, interval: CaptureInterval) -> Iterator[Finding]:
-    """What threatens epochs that are not captured yet.
+    """Yield findings on epochs that Spark may purge before they are captured.
 
     The setting is not in the checkpoint. Once Spark has purged epochs, those that are left say what it is.
     """

@@ -1,4 +1,4 @@
-"""What a store has of a query, and whether it can be written."""
+"""The captured epochs of a query in a store, and findings on the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamstate.snapshots.store.registry import check_store
 
 
 def store_state(layout: Layout, query_id: str, committed: Sequence[int]) -> StoreState:
-    """What the store has of the query.
+    """Return the captured epochs of a query in a store.
 
     Raises:
         StoreError: it cannot be reached or read, or is no place for a store.
@@ -34,7 +34,7 @@ def store_state(layout: Layout, query_id: str, committed: Sequence[int]) -> Stor
 
 
 def store_findings(state: StoreState) -> Iterator[Finding]:
-    """What to know about the store."""
+    """Yield findings on the store."""
     if state.lost:
         yield Finding("warning", f"{state.lost} epochs were purged before they were captured: they will be a gap.")
     folder = local_path(state.path)

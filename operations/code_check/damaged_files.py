@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def damage_findings(start: NextStart, frame: DataFrame) -> Iterator[Finding]:
-    """What is damaged of the files that the next start reads; code without state does not read any of state."""
+    """Yield a finding for each damaged file that the next start reads; code without state reads no state files."""
     stateful = keeps_state(frame)
     for damage in start.damages:
         change = f"{damage}."

@@ -1,4 +1,4 @@
-"""What Spark accepts without a word: other names, expressions, conditions and results over the same columns."""
+"""Changes that Spark accepts silently: other names, expressions, conditions and results over the same columns."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _variables(verdict: SparkVerdict) -> Iterator[Finding]:
 
 
 def plan_findings(recorded: QueryPlan, plan: QueryPlan) -> Iterator[Finding]:
-    """What differs from the plan that the store recorded of the query."""
+    """Yield the differences from the plan that the store recorded of the query."""
     yield from _mode(recorded, plan)
     if recorded.inputs is None:
         if recorded.fingerprint not in ("", plan.fingerprint):

@@ -1,4 +1,4 @@
-"""What a check found, as data, text and HTML."""
+"""The report of a check, as data, text and HTML."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Finding:
 
     @property
     def level(self) -> Level:
-        """How serious it is.
+        """The severity.
 
         ``refused``: Spark will not start, or will fail. ``changed``: it starts, but the state or the results then mean
         something else. ``note``: no effect, worth knowing.
@@ -89,7 +89,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What :func:`streamstate.check` found; true if the code starts from the checkpoint and means the same.
+    """The findings of :func:`streamstate.check`; true if the code starts from the checkpoint and means the same.
 
     Example:
         >>> report = ss.check(build_query, "checkpoints/delays", store="store")  # doctest: +SKIP
@@ -112,7 +112,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no finding is of the levels ``refused`` and ``changed``."""
+        """True if no finding is of the levels ``refused`` and ``changed``."""
         return all(finding.level == "note" for finding in self.findings)
 
     def __bool__(self) -> bool:

@@ -61,7 +61,7 @@ def schemas_or_none(checkpoint: CheckpointFiles, epoch: int) -> StateSchemas | N
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """How the key or the value of one state differs."""
+    """A difference in the key or the value of one state."""
 
     place: Place
     part: Part

@@ -33,7 +33,7 @@ _FILES = re.compile(r"^FileSource\[(.*)\]$", re.DOTALL)
 
 
 def source_findings(frame: DataFrame, checkpoint: CheckpointFiles, epoch: int) -> Iterator[Finding]:
-    """What is different about the sources."""
+    """Yield the differences between the sources."""
     found, planned = sources_of(frame), checkpoint.planned(epoch)
     if found is None or planned is None:
         return

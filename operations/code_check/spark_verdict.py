@@ -47,7 +47,7 @@ _OF_CLASS = {
 
 @dataclass(frozen=True)
 class SparkVerdict:
-    """What Spark says of the code's next epoch."""
+    """Spark's verdict on the code's next epoch."""
 
     error: BaseException | None
     """Why Spark would not plan it; None if it would."""
@@ -58,7 +58,7 @@ class SparkVerdict:
 
     @property
     def changes(self) -> list[SchemaChange]:
-        """How the columns of the two differ."""
+        """The differences between the columns of the two."""
         if self.before is None or self.after is None:
             return []
         return list(schema_changes(self.before, self.after))
@@ -115,7 +115,7 @@ class _Planner:
     planned: PlannedEpoch
 
     def error(self, epoch: int, state: str, ids: Any) -> Exception | None:
-        """What Spark raises when it plans an epoch over a state with some unique ids."""
+        """Return the error that Spark raises when it plans an epoch over a state with some unique ids."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 

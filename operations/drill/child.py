@@ -1,4 +1,4 @@
-"""What a drill runs in another process: ``python -m streamstate.operations.drill.child TASK EVENTS``."""
+"""The process that a drill runs: ``python -m streamstate.operations.drill.child TASK EVENTS``."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _report_epoch(query: StreamingQuery, newest: int, say: Report) -> int:
 
 
 def _loading_ms(operators: list[Any]) -> int | None:
-    """How long all tasks together took to load state; None if the state store provider does not report it."""
+    """Return the seconds that all tasks took to load state; None if the state store provider does not report it."""
     times = [operator["customMetrics"].get("rocksdbLoadLatencyMs") for operator in operators]
     return sum(times) if times and all(time is not None for time in times) else None
 
@@ -134,7 +134,7 @@ def _compared(spark: SparkSession, task: Task, undisturbed: str) -> dict[str, An
 
 
 def same_batches(left: CheckpointFiles, right: CheckpointFiles, last: int) -> bool:
-    """Whether all epochs up to the last read the same input, as far as both checkpoints still record it."""
+    """Check that all epochs that both checkpoints still record read the same input."""
     return all(a == b for a, b in zip(_batches(left, last), _batches(right, last), strict=True))
 
 

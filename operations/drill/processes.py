@@ -210,7 +210,7 @@ def kill_executor(process: DrillProcess, checkpoint: Path, after: int) -> Killed
 
 
 def _there(process: DrillProcess, checkpoint: Path, name: str) -> bool:
-    """Whether a file of the checkpoint exists, or the query has ended."""
+    """Check that a file of the checkpoint exists, or the query has ended."""
     return (checkpoint / name).exists() or process.seen("ended") is not None
 
 
@@ -222,7 +222,7 @@ def _killed(checkpoint: Path, at: float) -> Killed:
 
 
 def _state_files(checkpoint: Path, epoch: int) -> int:
-    """How many state files an epoch has: those of the next version, such as 4.delta or 4_<id>.changelog for epoch 3."""
+    """Count the state files of an epoch: those of the next version, such as 4.delta or 4_<id>.changelog for epoch 3."""
     version = str(epoch + 1)
     return sum(
         1

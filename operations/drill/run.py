@@ -105,7 +105,7 @@ def drill(
 
 @dataclass(frozen=True)
 class DrillReport:
-    """How a query recovered from a kill, and whether its state is that of an undisturbed run.
+    """The recovery of a query from a kill, and the comparison of its state with that of an undisturbed run.
 
     Example:
         >>> report = ss.drill(build_query)  # doctest: +SKIP
@@ -145,7 +145,7 @@ class DrillReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the state is the same as that of the undisturbed run."""
+        """True if the state is the same as that of the undisturbed run."""
         return not self.differences
 
     @property
@@ -167,7 +167,7 @@ class DrillReport:
 
     @property
     def moment(self) -> str:
-        """What was killed and when, in a sentence."""
+        """The killed process and the moment, in a sentence."""
         upcoming = self.after + 1
         if not self.in_flight:
             return f"Killed {_KILLED[self.kill]} after epoch {self.after}; epoch {upcoming} was not in progress."

@@ -1,4 +1,4 @@
-"""What is sent between a drill and its processes: the query, the task, and events that report progress."""
+"""Messages between a drill and its processes: the query, the task, and events that report progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAKE_ALL = "Let it create everything that it needs, starting with spark = strea
 
 @dataclass(frozen=True)
 class Task:
-    """What a process does: run the query from a checkpoint to the end, and compare the states if asked to."""
+    """The task of a process: run the query from a checkpoint to the end, and compare the states if requested."""
 
     build_query: str
     """The file with the pickled function."""

@@ -1,4 +1,4 @@
-"""Which buffers of an aggregation's state belong to which function, as the plan of its query says.
+"""The buffers of an aggregation's state, by function, according to the plan of its query.
 
 The state names a buffer after its function, and numbers those of one name: ``count``, ``count_2``. Names alone do not
 say which function a buffer belongs to, or what it was computed from.
@@ -62,7 +62,7 @@ class Aggregates:
         return cls(columns, initial, dict(zip(table.keys, said.keys, strict=True)) if known else {})
 
     def from_before(self, before: Aggregates) -> tuple[dict[str, str], list[str]]:
-        """Which value columns are those of the aggregation before.
+        """Match the value columns with those of the aggregation before.
 
         Returns:
             For each of these columns the old one, and in sentences what they are computed from now.
@@ -91,7 +91,7 @@ class Aggregates:
         return [old for old in left if self._fits(text, before, old)]
 
     def _fits(self, text: str, before: Aggregates, old: str) -> bool:
-        """Whether a function's buffers are those of an old one."""
+        """Check that a function's buffers are those of an old one."""
         return [*map(base_name, self.columns[text])] == [*map(base_name, before.columns.get(old, ()))]
 
 

@@ -1,4 +1,4 @@
-"""What a store knows of an epoch that a checkpoint of it needs."""
+"""A captured epoch as the source of a checkpoint."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CapturedEpoch:
 
     @property
     def sources(self) -> dict[str | int, SourceFacts]:
-        """What is known of each source beside its offset."""
+        """The facts on each source beside its offset."""
         recorded = self._entry.sources
         return {} if recorded is None else by_source(json.loads(recorded))
 

@@ -1,4 +1,4 @@
-"""Which old columns the columns of a new state table are made of, as far as the SQL of a mapping says."""
+"""Column lineage of a mapping."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamstate.operations.report_html import ColumnPair, SchemaColumn
 
 @dataclass(frozen=True)
 class Origin:
-    """What a column of a plain SELECT is made of."""
+    """The origin of a column of a plain SELECT."""
 
     text: str
     """The expression."""
@@ -50,7 +50,7 @@ def tables_in(sql: str) -> list[str]:
 
 
 def _is_plain(statement: exp.Select) -> bool:
-    """Whether its expressions are over the columns of one table, each written out."""
+    """Check that its expressions are over the columns of one table, each written out."""
     stars = all(isinstance(star.parent, exp.Count) for star in statement.find_all(exp.Star))
     return stars and len([*statement.find_all(exp.Table)]) == 1 and not statement.find(exp.Subquery, exp.CTE)
 

@@ -17,7 +17,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 @dataclass(frozen=True)
 class EpochLog:
-    """What the logs say of an epoch.
+    """The log entries of an epoch.
 
     Args:
         epoch: its number.

@@ -1,4 +1,4 @@
-"""How the state tables of a changed query follow from those of the query before: a proposal where it is obvious."""
+"""Proposed mappings from the state tables of a query to those of the changed query."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from streamstate.errors import (
-    CheckpointError,
     InvalidArgumentError,
     InvalidSQLError,
     StateWriteError,
@@ -27,6 +26,7 @@ from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Proposal
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
+from streamstate.operations.stopped_query import newest_epoch
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import refuse_links_out
 from streamstate.snapshots.checkpoint.fork_contents import source_files
@@ -121,7 +121,7 @@ class Migration:
         return {name: count if count <= FEW_ROWS else None for name, count in counts.items()}
 
     def proposals(self, mapping: Mapping[str, TableMapping]) -> list[Proposal]:
-        """What is proposed for the new state tables that a mapping leaves out."""
+        """Return proposals for the new state tables that a mapping leaves out."""
         if unknown := [name for name in mapping if name not in self.new.tables]:
             raise UnknownTableError.among("state table", unknown[0], self.new.tables, where="of the changed query")
         open_ones = {name: table for name, table in self.new.tables.items() if name not in mapping}
@@ -129,7 +129,7 @@ class Migration:
         return propose(open_ones, self.old_tables, self._inputs() if aggregates else ({}, {}))
 
     def _inputs(self) -> tuple[Inputs, Inputs]:
-        """What goes into the new and the old state tables, as far as plans say it."""
+        """Return the inputs of the new and the old state tables that plans describe."""
         plan = plan_of_frame(self.query.frame, self.query.mode).plan
         after, before = (
             {f"op{number}": said for number, said in enumerate((of and of.inputs) or ())}
@@ -142,7 +142,7 @@ class Migration:
         return fitted_rows(frame, self.new.tables[name], self.new.session)
 
     def mapped(self, mapping: TableMapping) -> DataFrame:
-        """What a mapping makes of the old frames."""
+        """Apply a mapping to the old frames."""
         if callable(mapping):
             return mapping(self.old_frames)
         for name, frame in self.old_frames.items():
@@ -162,13 +162,11 @@ class Migration:
 
 
 def newest(old: CheckpointFiles) -> int:
-    """The newest committed epoch of a query with state."""
+    """Return the newest committed epoch of a query with state."""
     old.query_id  # noqa: B018 (raises if this is not a checkpoint)
     if not old.has_state():
         raise no_state(old)
-    if not old.committed():
-        raise CheckpointError(f"{old.path} has no committed epoch.\nRun the query until it commits one, then stop it.")
-    return old.committed()[-1]
+    return newest_epoch(old)
 
 
 def carried_sources(

@@ -37,7 +37,7 @@ def propose_mapping(
     rows: int = 5,
     whole: bool = False,
 ) -> ProposedMapping:
-    """What :func:`migrate` would do, for each state table of the changed query. Nothing is written.
+    """Propose a mapping for each state table of the changed query, as :func:`migrate` would use it. Nothing is written.
 
     A notebook shows the old and the new columns side by side, the SQL, and a few old rows with what becomes of them.
     Unless ``whole`` is set, at most 10,000 rows of each old table are read, so a preview of a large state is quick.

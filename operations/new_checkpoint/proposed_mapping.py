@@ -1,4 +1,4 @@
-"""How the state tables of a changed query follow from the old ones, to be looked at before anything is written."""
+"""A proposed mapping as text and HTML, to review before anything is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ProposedMapping(Sequence[Proposal]):
-    """What :func:`propose_mapping` returns: a :class:`Proposal` for each state table of the changed query.
+    """A :class:`Proposal` for each state table of the changed query, from :func:`propose_mapping`.
 
     Example:
         >>> proposed = ss.propose_mapping("checkpoints/by_route", build_by_carrier)  # doctest: +SKIP
@@ -47,7 +47,7 @@ class ProposedMapping(Sequence[Proposal]):
 
     @property
     def problems(self) -> list[str]:
-        """Why :func:`migrate` would refuse, as far as was seen; empty if nothing speaks against it."""
+        """Problems found, for which :func:`migrate` would refuse; empty if none."""
         return [proposal.problem for proposal in self.proposals if proposal.problem]
 
     def check(self) -> None:
@@ -71,7 +71,7 @@ class ProposedMapping(Sequence[Proposal]):
 
 
 def _counted(preview: Preview | None) -> str:
-    """How many rows become how many."""
+    """Return the number of rows before and after, as text."""
     if preview is None:
         return ""
     before = preview.rows_before

@@ -1,4 +1,4 @@
-"""What Spark reads back of a new state, beside what was to be written."""
+"""Differences between the state that Spark reads back and the rows that were written."""
 
 from __future__ import annotations
 

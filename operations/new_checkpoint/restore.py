@@ -159,7 +159,7 @@ def _original(record: ForkRecord, snapshot: Snapshot, spark: SparkSession) -> Ch
 
 
 def _with_the_code() -> str:
-    """How to restore without the query's checkpoint."""
+    """Return the advice to restore without the query's checkpoint."""
     return "pass the code that the query had: " + worded(
         "restore(snapshot, to, build_query)", command="--code MODULE:FUNCTION"
     )
@@ -190,7 +190,7 @@ def _check_tables(new: NewCheckpoint, captured: CapturedEpoch) -> None:
 
 
 def _planned(original: CheckpointFiles, captured: CapturedEpoch) -> tuple[PlannedEpoch, EpochLog]:
-    """What the epoch read, and with which settings, as far as the store and the checkpoint know it."""
+    """Return the epoch's plan and log, from the store and the checkpoint."""
     epoch = captured.snapshot.epoch
     newest, offsets, next_watermark = _newest_plan(original, epoch), captured.offsets, original.next_watermark(epoch)
     log = EpochLog(

@@ -72,7 +72,7 @@ def restore_by_code(
 
 
 def _how_to_say() -> str:
-    """How to name the files that an epoch had read."""
+    """Return the advice to name the files that an epoch had read."""
     how = worded(
         "offsets=[['flights/2026-01-*.parquet']], for each source a list of paths or patterns, or None",
         command="--files 'flights/2026-01-*.parquet', a path or a pattern; for several sources, restore in Python",
@@ -152,6 +152,6 @@ def _found(
 
 
 def _start(source: QuerySource, start: Any) -> str:
-    """Where a source began, in the form in which it records that itself: rate counts seconds from there."""
+    """Return the start of a source in the form in which it records that itself: rate counts seconds from there."""
     zero = "\0" if source.format.startswith("kafka") else ""  # as very old versions of Spark expect it
     return f"{zero}v1\n{start if isinstance(start, str) else json.dumps(start, separators=(',', ':'))}"

@@ -1,4 +1,4 @@
-"""Where a new checkpoint's sources go on: offsets that a user gives, and the log of files that were read."""
+"""Source offsets of a new checkpoint: those that a user gives, and the log of files that were read."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def _lead_to(files: Files, folder: str, path: str) -> None:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong in a task: the message of what it raised."""
+    """Return the message of the error that a task raised."""
     text = str(error)
     found = re.search(r"\[USER_RAISED_EXCEPTION\] ([^\n]*?)(?: SQLSTATE|\n|$)", text)
     return found[1] if found else innermost(error)

@@ -248,7 +248,7 @@ def _other_partitions(partitions: object, recorded: int) -> int:
 
 @contextmanager
 def _folder(directory: str | os.PathLike[str] | None) -> Iterator[str]:
-    """Where the replays go; deleted afterwards unless a directory was given."""
+    """Provide a folder for the replays; delete it afterwards unless a directory was given."""
     if directory is None:
         with temporary_folder("audit") as folder:
             yield folder

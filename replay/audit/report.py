@@ -17,7 +17,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where a replay first differed from what was recorded.
+    """The first difference between a replay and the recorded state.
 
     Attributes:
         epoch: the first epoch that differs.
@@ -78,7 +78,7 @@ class AuditedReplay:
 
     @property
     def same(self) -> bool:
-        """Whether every state was as recorded."""
+        """True if every state was as recorded."""
         return self.divergence is None and not self.left_out
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether every replay had the recorded state at every epoch."""
+        """True if every replay had the recorded state at every epoch."""
         return all(replayed.same for replayed in self.replays)
 
     @property

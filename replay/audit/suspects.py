@@ -1,4 +1,4 @@
-"""How well parts of a query that may be nondeterministic explain a divergence."""
+"""The weight of suspects, parts of a query that may be nondeterministic, as causes of a divergence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the replays show together.
+    """The evidence of all replays.
 
     Attributes:
         column: the first column that differs; None: only one side has the row.
@@ -25,7 +25,7 @@ class Evidence:
     by_position: bool = False
 
     def weight(self, suspect: Suspect) -> int:
-        """How well a suspect explains the divergence; 0: not at all."""
+        """Return a number that says how well a suspect explains the divergence; 0: not at all."""
         kind = SuspectKind
         if not self.same_partitions:
             fits = {kind.PARTITION: 3, kind.ORDER: 3, kind.OUTSIDE: 1, kind.RANDOM: 1, kind.CLOCK: 1}

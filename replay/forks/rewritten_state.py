@@ -44,7 +44,7 @@ class RewrittenState:
 
     @classmethod
     def planned(cls, rewriter: StateRewriter, partitions: int, edit: EditInput | None) -> RewrittenState:
-        """What has to be rewritten to repartition or edit the state.
+        """The parts of the state to rewrite for a repartitioning or edits.
 
         Operators without edits keep their files if the number of partitions stays the same, or if they always work in
         a single partition.
@@ -66,7 +66,7 @@ class RewrittenState:
             table.release()
 
     def phases(self, contents: ForkContents) -> tuple[ForkContents, ForkContents]:
-        """What Spark needs to write the state, and what may only be added afterwards.
+        """Split the files into those that Spark needs to write the state, and those to add afterwards.
 
         Spark writes the state of every operator that it finds; so those that keep their files come later.
         """
@@ -116,7 +116,7 @@ class RewrittenState:
         return self._reader.frame(source, self.rewriter.epoch).withColumn(ORDER, F.monotonically_increasing_id())
 
     def differences(self, fork: StateAt) -> list[TableDifference]:
-        """How the fork differs from its original, apart from the edits."""
+        """Return the differences between the fork and its original, apart from the edits."""
         spark, epoch = self.rewriter.spark, self.rewriter.epoch
         if not self.edited:
             return state_differences(spark, StateAt(self.rewriter.original.path, epoch), fork)
@@ -133,7 +133,7 @@ class RewrittenState:
 
     @property
     def edited_rows(self) -> int:
-        """How many rows of the state were changed, added or deleted."""
+        """Count the rows of the state that were changed, added or deleted."""
         return sum(table.changed for table in self.edited)
 
     def text(self, path: str, text: str) -> str:

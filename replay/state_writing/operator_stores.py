@@ -1,4 +1,4 @@
-"""What Spark's ``StateRewriter`` writes into the stores of an operator: rows made from the operator's state tables."""
+"""Rows that Spark's ``StateRewriter`` writes into the stores of an operator, from the operator's state tables."""
 
 from __future__ import annotations
 

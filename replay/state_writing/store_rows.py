@@ -98,7 +98,7 @@ class TableRows:
 
     @property
     def expires(self) -> Column:
-        """When a row of a variable with a TTL expires."""
+        """The column of the time at which a row of a variable with a TTL expires."""
         return self.value.getField(TTL)
 
     def rows(self, key: Column, value: Column) -> DataFrame:
@@ -114,7 +114,7 @@ class TableRows:
 
     @property
     def has_ttl(self) -> bool:
-        """Whether it is a variable with a TTL."""
+        """True if it is a variable with a TTL."""
         kind = self.frame.select(self.value.alias("value")).schema["value"].dataType
         return TTL in getattr(kind, "names", ())
 
@@ -202,14 +202,14 @@ def _rows_of(store: str, family: str, tables: Sequence[TableRows]) -> DataFrame:
 
 
 def _join_counts(side: TableRows) -> DataFrame:
-    """How many rows each key of a side has."""
+    """Count the rows of each key of a side."""
     key = [F.col(f"key.`{field.name}`") for field in struct_type(side.frame.schema, "key").fields[:-1]]
     by_key = TableRows(side.source, side.frame.withColumn("key", F.struct(*key)))
     return by_key.row_per_key(F.col("key"), F.struct("rows"))
 
 
 def _of_a_variable(kind: str, table: TableRows) -> DataFrame:
-    """What Spark keeps beside a state variable: numbers of elements, and what expires when."""
+    """Return the stores that Spark keeps beside a state variable: numbers of elements, and expiry times."""
     is_list = table.source.shape is Shape.LIST
     if kind == "ttl":
         if is_list:

@@ -40,7 +40,7 @@ class Breakpoint:
         """Raise if it does not fit these tables."""
 
     def hit(self, report: StepReport) -> str | None:
-        """Why to stop after the report's last epoch; None: continue."""
+        """Return the reason to stop after the report's last epoch; None: continue."""
         raise NotImplementedError
 
 
@@ -161,7 +161,7 @@ class _OnKey(Breakpoint):
             self._changed(history, name, epoch)
 
     def hit(self, report: StepReport) -> str | None:
-        """Why to stop, if the last epoch changed the key in any table that has its columns."""
+        """Return the reason to stop if the last epoch changed the key in any table with its columns."""
         tables = self._tables(report.history, report.epoch)
         changed = [name for name in tables if self._changed(report.history, name, report.epoch)]
         if not changed:
@@ -188,7 +188,7 @@ class _OnFunction(Breakpoint):
     reads_state = False
 
     def hit(self, report: StepReport) -> str | None:
-        """Why to stop, if the function returns a true value."""
+        """Return the reason to stop if the function returns a true value."""
         name = getattr(self.function, "__name__", repr(self.function))
         return f"{name} in epoch {report.epoch}" if self.function(report) else None
 

@@ -108,7 +108,7 @@ class ForkFolder:
 
 
 def _may_be_folder(name: str) -> bool:
-    """Whether a name may be a folder of a partition, a store or metadata; RocksDB's own folders are left alone."""
+    """Check that a name may be a folder of a partition, a store or metadata; RocksDB's own folders are left alone."""
     return "." not in name and name not in ("SSTs", "logs")
 
 
@@ -120,7 +120,7 @@ def _plain(name: str) -> str:
 
 
 def _later(name: str, last: int) -> bool:
-    """Whether a log file, ``7`` or ``9.compact``, or its checksum, comes after a number."""
+    """Check that a log file, ``7`` or ``9.compact``, or its checksum, comes after a number."""
     plain = _plain(name).removesuffix(".compact")
     return is_number(plain) and int(plain) > last
 

@@ -30,12 +30,12 @@ class QuerySource:
 
     @property
     def reads_files(self) -> bool:
-        """Whether it is Spark's file source."""
+        """True for Spark's file source."""
         return self.name.startswith("FileSource")
 
     @property
     def path(self) -> str:
-        """What a file source reads: a folder or a pattern."""
+        """The folder or pattern that a file source reads."""
         return self.name.partition("[")[2].removesuffix("]")
 
     def option(self, name: str) -> str | None:
@@ -89,7 +89,7 @@ def _given_name(leaf: Any) -> str | None:
 
 
 def watermark_count(frame: DataFrame) -> int:
-    """How many operators of a frame define a watermark."""
+    """Count the operators of a frame that define a watermark."""
     plan: Any = frame._jdf.queryExecution().analyzed()
     return len(_WATERMARK.findall(str(plan.toString())))
 

@@ -112,7 +112,7 @@ def test_an_interrupted_rescale_is_undone_at_the_next_start(
 
     with monkeypatch.context() as patched:
         patched.setattr(rescaling, "compare_states", lost)
-        patched.setattr(rescaling, "recover", lambda *_: None)
+        patched.setattr(rescaling, "recover_rescale", lambda *_: None)
         with pytest.raises(RescaleError):
             ss.rescale(running.checkpoint, 4)
     assert partitions(running) == 4
