@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from streamstate.operations.checkup.report import Finding, Level, StoreState
+from streamstate.operations.checkup.report import CheckupFinding, Level, StoreState
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import BACKUP
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
@@ -28,24 +28,28 @@ def whole_epochs(checkpoint: CheckpointFiles, committed: Sequence[int], start: N
     return found
 
 
-def damage_findings(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
+def damage_findings(
+    checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None
+) -> Iterator[CheckupFinding]:
     """Yield a finding for each damaged file, with a way out."""
     for damage in start.damages[:_SHOWN]:
         effect = " Spark cannot restart." if damage.stops else ""
         level: Level = "problem" if damage.stops or damage.hides_state else "warning"
-        yield Finding(level, f"{damage}.{effect} {damage.advice}", file=damage.file)
+        yield CheckupFinding(level, f"{damage}.{effect} {damage.advice}", file=damage.file)
     if len(start.damages) > _SHOWN:
-        yield Finding("problem", f"{len(start.damages) - _SHOWN} other files are damaged.")
+        yield CheckupFinding("problem", f"{len(start.damages) - _SHOWN} other files are damaged.")
     if start.can_restart is False:
         yield from _way_out(checkpoint, start, store)
     if start.unknown:
-        yield Finding("note", f"Whether Spark can restart is not known. {start.unknown}")
+        yield CheckupFinding("note", f"Whether Spark can restart is not known. {start.unknown}")
     if start.unread:
         size = f"{start.unread / (1 << 30):.1f} GiB"
-        yield Finding("note", f"Of {size} of RocksDB's data files only the sizes were compared, not the checksums.")
+        yield CheckupFinding(
+            "note", f"Of {size} of RocksDB's data files only the sizes were compared, not the checksums."
+        )
 
 
-def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
+def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None) -> Iterator[CheckupFinding]:
     """From where the query can go on if there is no backup."""
     ways = []
     if start.whole is not None:
@@ -57,4 +61,4 @@ def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | 
         restore = f"streamstate restore {store.path} {store.name} --at {store.newest} --to PATH{code}"
         ways.append(f"from epoch {store.newest} of the store: {restore}")
     if ways:
-        yield Finding("note", f"Without a backup, the query can go on {', or '.join(ways)}.")
+        yield CheckupFinding("note", f"Without a backup, the query can go on {', or '.join(ways)}.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import CheckpointError, DamagedCheckpointError, UnsupportedStateError
 from streamstate.operations.checkup.damaged_files import damage_findings, whole_epochs
 from streamstate.operations.checkup.query_advice import advice_findings
-from streamstate.operations.checkup.report import Checkup, Finding, StoreState
+from streamstate.operations.checkup.report import Checkup, CheckupFinding, StoreState
 from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
 from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
 from streamstate.operations.checkup.store_state import store_findings, store_state
@@ -123,12 +123,12 @@ def spark_of(conf: Mapping[str, str]) -> str:
 
 def _tables(
     checkpoint: CheckpointFiles, epoch: int | None, committed: Sequence[int]
-) -> tuple[Sequence[TableReading], list[Finding]]:
+) -> tuple[Sequence[TableReading], list[CheckupFinding]]:
     """The state tables, and what there is to say of them."""
     if not committed:
-        return (), [Finding("warning", "No epoch is committed yet. Look again once the query has run.")]
+        return (), [CheckupFinding("warning", "No epoch is committed yet. Look again once the query has run.")]
     if not checkpoint.has_state():
-        return (), [Finding("note", "There is no state to capture.")]
+        return (), [CheckupFinding("note", "There is no state to capture.")]
     if epoch is None:
         return (), []
     try:
@@ -136,11 +136,11 @@ def _tables(
     except DamagedCheckpointError:
         return (), []  # what is damaged is found by itself
     except (CheckpointError, UnsupportedStateError) as error:
-        return (), [Finding("problem", " ".join(str(error).splitlines()))]
+        return (), [CheckupFinding("problem", " ".join(str(error).splitlines()))]
     return tables, [*_reading_findings(tables)]
 
 
-def _reading_findings(tables: Sequence[TableReading]) -> Iterator[Finding]:
+def _reading_findings(tables: Sequence[TableReading]) -> Iterator[CheckupFinding]:
     """One finding for each reason for which tables are not read from their changelogs."""
     others: dict[tuple[str, str, tuple[str, str] | None], list[str]] = {}
     for table in tables:
@@ -151,6 +151,6 @@ def _reading_findings(tables: Sequence[TableReading]) -> Iterator[Finding]:
         costs += [] if reads == CHANGES else ["costs as much as reading the whole state"]
         cost = f"capturing an epoch of {', '.join(names)} {', and '.join(costs)}"
         if setting is None:
-            yield Finding("note", f"{because}: {cost}.")
+            yield CheckupFinding("note", f"{because}: {cost}.")
         else:
-            yield Finding("warning", f"{because}: {cost}. Restart the query with this setting.", setting)
+            yield CheckupFinding("warning", f"{because}: {cost}. Restart the query with this setting.", setting)

@@ -12,7 +12,7 @@ Level = Literal["problem", "warning", "note"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckupFinding:
     """One thing to know about a checkpoint."""
 
     level: Level
@@ -82,7 +82,7 @@ class Checkup:
     """Whether any epoch can be captured; None if nothing is committed."""
     can_restart: bool | None
     """Whether Spark can start from the checkpoint; None if that is not known: a finding says why."""
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckupFinding, ...]
     """What to know, problems first."""
 
     def has(self, level: Level) -> bool:

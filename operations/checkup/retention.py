@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from streamstate.operations.checkup.report import Finding
+from streamstate.operations.checkup.report import CheckupFinding
 
 if TYPE_CHECKING:
     from streamstate.snapshots.capture.plan import CaptureInterval
@@ -31,7 +31,9 @@ def epoch_seconds(checkpoint: CheckpointFiles, committed: Sequence[int]) -> floa
     return statistics.median(gaps) if gaps else None
 
 
-def retention_findings(committed: Sequence[int], seconds: float | None, interval: CaptureInterval) -> Iterator[Finding]:
+def retention_findings(
+    committed: Sequence[int], seconds: float | None, interval: CaptureInterval
+) -> Iterator[CheckupFinding]:
     """Yield findings on epochs that Spark may purge before they are captured.
 
     The setting is not in the checkpoint. Once Spark has purged epochs, those that are left say what it is.
@@ -43,7 +45,7 @@ def retention_findings(committed: Sequence[int], seconds: float | None, interval
     if interval.seconds and seconds:
         at_once = max(at_once, math.ceil(interval.seconds / seconds))
     if 2 * at_once > retained:
-        yield Finding(
+        yield CheckupFinding(
             "warning",
             f"A pass would take {at_once} epochs, and {held}: a delay makes a gap. Capture more often (--every), or"
             " have the query keep more epochs.",
@@ -52,7 +54,7 @@ def retention_findings(committed: Sequence[int], seconds: float | None, interval
     elif seconds:
         pause = retained * seconds
         short = pause < _SHORT_PAUSE
-        yield Finding(
+        yield CheckupFinding(
             "warning" if short and purged else "note",
             f"A capture that pauses for more than {_span(pause)} leaves a gap ({held} epochs).",
             (_RETAIN, str(math.ceil(_COMFORT / seconds))) if short else None,

@@ -12,9 +12,8 @@ from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
-from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
 from streamstate.operations.new_checkpoint.source_offsets import Offset, source_logs
-from streamstate.operations.new_checkpoint.trial import run_an_epoch, try_an_epoch
+from streamstate.operations.new_checkpoint.target_query import BuildQuery, TargetQuery
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
@@ -74,7 +73,7 @@ def bootstrap(
     began = time.monotonic()
     if (state is not None) == batch:
         raise InvalidArgumentError("Pass either state=…, the rows of the state, or batch=True, and not both.")
-    query, report, target = PlannedQuery.of(build_query, mode), progress or silent, location(os.fspath(to))
+    query, report, target = TargetQuery.of(build_query, mode), progress or silent, location(os.fspath(to))
     files = files_for(query.spark, target)
     texts, logs = source_logs(query.spark, query.sources(), offsets)
     log = EpochLog(0, texts, conf=query.conf, format_version=query.format_version)
@@ -86,13 +85,13 @@ def bootstrap(
             report("writing the state", 0.0)
             rows = _written(query, folder, files, {**log.texts(), **logs}, state)
         report("running an epoch of a copy", 0.7)
-        try_an_epoch(query, folder, files)
+        query.try_an_epoch(folder, files)
         report("done", 1.0)
     return WrittenCheckpoint(target, 0, rows, time.monotonic() - began, compared=not batch)
 
 
 def _written(
-    query: PlannedQuery,
+    query: TargetQuery,
     folder: str,
     files: Files,
     texts: Mapping[str, str],
@@ -115,12 +114,12 @@ def _written(
     return new.write(rows, begins=True)
 
 
-def _computed(query: PlannedQuery, folder: str, files: Files, texts: Mapping[str, str]) -> dict[str, int]:
+def _computed(query: TargetQuery, folder: str, files: Files, texts: Mapping[str, str]) -> dict[str, int]:
     """Let the query read the history as its epoch 0."""
     for path, text in texts.items():
         if not path.startswith("commits/"):
             files.write(f"{folder}/{path}", text)
-    run_an_epoch(query, folder)
+    query.run_an_epoch(folder)
     if CheckpointFiles(folder, query.spark).committed() != [0]:
         raise InvalidArgumentError("The sources have no data, so there is no history.\nStart the query as usual.")
     new = NewCheckpoint(query.spark, files, folder, 0, query.format_version)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
-from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
-from streamstate.operations.new_checkpoint.trial import try_an_epoch
+from streamstate.operations.new_checkpoint.target_query import BuildQuery, TargetQuery
 from streamstate.operations.new_checkpoint.writer import check_readable, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.operations.recorded_plan import recorded_plan
@@ -88,7 +87,7 @@ def migrate(
         {'op0': 14}
     """
     began, target, report = time.monotonic(), location(os.fspath(to)), progress or silent
-    query = PlannedQuery.of(build_query, mode)
+    query = TargetQuery.of(build_query, mode)
     old = CheckpointFiles(checkpoint, query.spark)
     check_readable(query.spark, old.path)
     newest(old)
@@ -104,7 +103,7 @@ def migrate(
         with _kept(rows) as kept:
             counts = migration.new.write(kept)
         report("running an epoch of a copy", 0.7)
-        try_an_epoch(query, folder, files)
+        query.try_an_epoch(folder, files)
         report("done", 1.0)
     return WrittenCheckpoint(target, epoch, counts, time.monotonic() - began, before)
 

@@ -21,8 +21,8 @@ from streamstate.errors import (
 )
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, milliseconds
 from streamstate.operations.new_checkpoint.mapping import Inputs, propose
-from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Proposal
+from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
@@ -60,7 +60,7 @@ class Migration:
     old_tables: Mapping[str, TargetTable]
     old_frames: Mapping[str, DataFrame]
     """The rows of each old state table, in one session of their own."""
-    query: PlannedQuery
+    query: TargetQuery
     recorded: QueryPlan | None = None
     """The old query's plan, if it is known."""
 
@@ -68,7 +68,7 @@ class Migration:
     def planned(
         cls,
         old: CheckpointFiles,
-        query: PlannedQuery,
+        query: TargetQuery,
         epoch: int,
         folder: str,
         files: Files,
@@ -170,7 +170,7 @@ def newest(old: CheckpointFiles) -> int:
 
 
 def carried_sources(
-    query: PlannedQuery, planned: PlannedEpoch, sources: Sequence[int | None] | None
+    query: TargetQuery, planned: PlannedEpoch, sources: Sequence[int | None] | None
 ) -> dict[str | int, str | int | None]:
     """For each source of the changed query, by its number or name, the old one that it goes on from; None: it is new.
 
@@ -232,7 +232,7 @@ def _bring_sources(
 
 
 def _old_state(
-    old: CheckpointFiles, query: PlannedQuery, epoch: int
+    old: CheckpointFiles, query: TargetQuery, epoch: int
 ) -> tuple[dict[str, TargetTable], dict[str, DataFrame]]:
     """The old state tables, and their rows."""
     reader = StateReader(query.spark, old)

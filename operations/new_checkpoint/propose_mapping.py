@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from streamstate.operations.new_checkpoint.column_pairs import tables_in
 from streamstate.operations.new_checkpoint.mapping import beside
 from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
-from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
 from streamstate.operations.new_checkpoint.preview import Previewing, sampled
 from streamstate.operations.new_checkpoint.proposal import Proposal
 from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
+from streamstate.operations.new_checkpoint.target_query import BuildQuery, TargetQuery
 from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import long_call
@@ -67,7 +67,7 @@ def propose_mapping(
     """
     whole_number(rows, "rows", least=0)
     given = mapping or {}
-    query = PlannedQuery.of(build_query, mode)
+    query = TargetQuery.of(build_query, mode)
     old = CheckpointFiles(checkpoint, query.spark)
     epoch = newest(old)
     recorded = recorded_plan(store, old.query_id, epoch)

@@ -25,9 +25,9 @@ from streamstate.errors import (
 )
 from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
-from streamstate.operations.new_checkpoint.planned_query import BuildQuery, PlannedQuery
 from streamstate.operations.new_checkpoint.restore_by_code import restore_by_code
 from streamstate.operations.new_checkpoint.source_offsets import Offset
+from streamstate.operations.new_checkpoint.target_query import BuildQuery, TargetQuery
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
@@ -112,7 +112,7 @@ def restore(
             "Pass the query's checkpoint or build_query, not both: with the code it is not read."
         )
     if build_query is not None:
-        query = PlannedQuery.of(build_query, mode)
+        query = TargetQuery.of(build_query, mode)
         files = files_for(query.spark, target)
         with making(query.spark, files, target) as folder:
             counts = restore_by_code(

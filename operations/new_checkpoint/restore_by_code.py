@@ -17,7 +17,6 @@ from streamstate.operations.new_checkpoint.source_offsets import (
     listed_files,
     offset_of,
 )
-from streamstate.operations.new_checkpoint.trial import try_an_epoch
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
-    from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
+    from streamstate.operations.new_checkpoint.target_query import TargetQuery
     from streamstate.replay.stepping.query_sources import QuerySource
     from streamstate.snapshots.calls.progress_callback import ProgressCallback
     from streamstate.snapshots.checkpoint.filesystem import Files
 
 
 def restore_by_code(
-    query: PlannedQuery,
+    query: TargetQuery,
     captured: CapturedEpoch,
     offsets: Sequence[Offset] | None,
     record: ForkRecord,
@@ -67,7 +66,7 @@ def restore_by_code(
         {name: fitted_rows(captured.rows(name, new.session), table, new.session) for name, table in new.tables.items()}
     )
     report("running an epoch of a copy", 0.7)
-    try_an_epoch(query, folder, files)
+    query.try_an_epoch(folder, files)
     return counts
 
 
@@ -93,7 +92,7 @@ def _check_tables(new: NewCheckpoint, captured: CapturedEpoch) -> None:
 
 
 def _sources(
-    query: PlannedQuery, captured: CapturedEpoch, given: Sequence[Offset] | None
+    query: TargetQuery, captured: CapturedEpoch, given: Sequence[Offset] | None
 ) -> tuple[dict[str, str | None] | list[str | None], dict[str, str]]:
     """The offsets of the query's sources after the epoch, and the files of the sources' own logs."""
     sources, recorded, facts = query.sources(), captured.offsets, captured.sources

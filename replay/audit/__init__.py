@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamstate.replay.audit.auditing import audit
-from streamstate.replay.audit.report import Audit, AuditedReplay, Divergence
+from streamstate.replay.audit.report import Audit, AuditDivergence, AuditedReplay
 from streamstate.state_inspect.suspects.suspect import Suspect
 
-__all__ = ["Audit", "AuditedReplay", "Divergence", "Suspect", "audit"]
+__all__ = ["Audit", "AuditDivergence", "AuditedReplay", "Suspect", "audit"]

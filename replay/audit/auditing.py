@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import EpochGoneError, InvalidArgumentError, choices
-from streamstate.replay.audit.report import Audit, AuditedReplay, Divergence, with_ranked_suspects
+from streamstate.replay.audit.report import Audit, AuditDivergence, AuditedReplay, with_ranked_suspects
 from streamstate.replay.forks.fork import fork_before_first_epoch, fork_for_now
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
@@ -189,14 +189,14 @@ class _AuditRun:
         return report
 
 
-def _divergence(first: BranchDivergence, replay: int) -> Divergence:
+def _divergence(first: BranchDivergence, replay: int) -> AuditDivergence:
     column = next(iter(first.columns), None) if first.kind == "differing" else None
     pair: tuple[Any, Any] = first.columns[column] if column is not None else (None, None)
     if column is None:
         values = {name: here if here is not None else there for name, (here, there) in first.columns.items()}
         row = {name: value for name, value in values.items() if value is not None}
         pair = (row, None) if first.kind == "only here" else (None, row)
-    return Divergence(first.epoch, first.table, first.key, column, *pair, first.columns, replay)
+    return AuditDivergence(first.epoch, first.table, first.key, column, *pair, first.columns, replay)
 
 
 def _span(original: CheckpointFiles, epochs: range | tuple[int, int] | str | None) -> range:

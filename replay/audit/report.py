@@ -16,7 +16,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Divergence:
+class AuditDivergence:
     """The first difference between a replay and the recorded state.
 
     Attributes:
@@ -68,7 +68,7 @@ class AuditedReplay:
     number: int
     partitions: int
     upto: int
-    divergence: Divergence | None
+    divergence: AuditDivergence | None
     epochs: pd.DataFrame = field(repr=False, compare=False)
     keys: pd.DataFrame | None = field(default=None, repr=False, compare=False)
     seconds: float = field(default=0.0, compare=False)
@@ -121,7 +121,7 @@ class Audit:
         return all(replayed.same for replayed in self.replays)
 
     @property
-    def first(self) -> Divergence | None:
+    def first(self) -> AuditDivergence | None:
         """The earliest divergence of all replays; None if there is none."""
         found = [replayed.divergence for replayed in self.replays if replayed.divergence is not None]
         return min(found, key=lambda divergence: divergence.epoch, default=None)
@@ -167,7 +167,7 @@ def with_ranked_suspects(
     distinct = {(divergence.epoch, repr(divergence.columns)) for divergence in comparable}
     agree = len(comparable) > 1 and len(distinct) == 1
 
-    def explained(divergence: Divergence) -> Divergence:
+    def explained(divergence: AuditDivergence) -> AuditDivergence:
         evidence = Evidence(
             divergence.column,
             same_partitions=bool(same_partitions),
@@ -182,7 +182,7 @@ def with_ranked_suspects(
     )
 
 
-def _explanation(first: Divergence) -> list[str]:
+def _explanation(first: AuditDivergence) -> list[str]:
     if not first.suspects:
         unexplained = "Nothing in the plan or in its Python functions explains it"
         return [f"{unexplained}: the code, the settings or the input may have changed since the query ran."]
@@ -193,7 +193,7 @@ def _explanation(first: Divergence) -> list[str]:
     return lines
 
 
-def _table(keys: pd.DataFrame, first: Divergence) -> str:
+def _table(keys: pd.DataFrame, first: AuditDivergence) -> str:
     renamed = keys.head(_SHOWN).rename(columns=lambda name: _column_title(str(name)))
     caption = html.escape(f"{first.table} at epoch {first.epoch}: the first keys that differ")
     return f"<p>{caption}</p>{as_html(renamed)}"

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from streamstate.errors import UnsupportedStateError
 from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY, RewritableOperator
-from streamstate.replay.state_writing.store_rows import Store, TableRows, store_rows
+from streamstate.replay.state_writing.store_rows import RewrittenStore, TableRows, store_rows
 from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
@@ -34,7 +34,7 @@ class OperatorStores:
         group = stored.schema[PARTITION_KEY].dataType
         assert isinstance(group, StructType)
         partitions = 1 if operator.single_partition else self.partitions
-        described = Store(store, self._families(operator, store), group, partitions)
+        described = RewrittenStore(store, self._families(operator, store), group, partitions)
         return store_rows(described, self.tables(operator, group), self.encoder)
 
     def _families(self, operator: RewritableOperator, store: str) -> Sequence[str]:

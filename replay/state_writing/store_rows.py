@@ -120,7 +120,7 @@ class TableRows:
 
 
 @dataclass(frozen=True)
-class Store:
+class RewrittenStore:
     """A state store of an operator."""
 
     name: str
@@ -131,7 +131,7 @@ class Store:
     partitions: int
 
 
-def store_rows(store: Store, tables: Sequence[TableRows], encoder: RowEncoder) -> DataFrame:
+def store_rows(store: RewrittenStore, tables: Sequence[TableRows], encoder: RowEncoder) -> DataFrame:
     """All rows of a state store, in the form that Spark's ``StateRewriter`` writes.
 
     Args:
