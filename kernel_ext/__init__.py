@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.restore import restore
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
     from streamstate.operations.promotion import Promotion, promote
-    from streamstate.operations.rescale import RescaleReport, rescale
-    from streamstate.operations.rescale_advice import RescaleAdvice, rescale_advice
-    from streamstate.operations.restart_policy import BackOff
-    from streamstate.operations.supervision import Supervised, supervise
+    from streamstate.operations.rescaling.advice import RescaleAdvice, rescale_advice
+    from streamstate.operations.rescaling.rescale import RescaleReport, rescale
+    from streamstate.operations.supervision.restart_policy import BackOff
+    from streamstate.operations.supervision.supervise import Supervised, supervise
     from streamstate.replay import DebugSession, Edit, EpochRun, Fork, Replay, StepReport, debug, fork, replay, step
     from streamstate.replay.audit import Audit, audit
     from streamstate.snapshots.capture.capture import capture
@@ -135,12 +135,12 @@ _HOMES = {
     "Running": "streamstate.launch.running",
     "start": "streamstate.launch.starting",
     **dict.fromkeys(["CheckReport", "check"], "streamstate.operations.code_check"),
-    **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.rescale_advice"),
-    **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision"),
-    "BackOff": "streamstate.operations.restart_policy",
+    **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.rescaling.advice"),
+    **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision.supervise"),
+    "BackOff": "streamstate.operations.supervision.restart_policy",
     **dict.fromkeys(["DrillReport", "drill"], "streamstate.operations.drill"),
     **dict.fromkeys(["Promotion", "promote"], "streamstate.operations.promotion"),
-    **dict.fromkeys(["RescaleReport", "rescale"], "streamstate.operations.rescale"),
+    **dict.fromkeys(["RescaleReport", "rescale"], "streamstate.operations.rescaling.rescale"),
     "bootstrap": "streamstate.operations.new_checkpoint.bootstrap",
     "Proposal": "streamstate.operations.new_checkpoint.proposal",
     "ProposedMapping": "streamstate.operations.new_checkpoint.proposed_mapping",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamstate.operations.restart_policy import BackOff
+    from streamstate.operations.supervision.restart_policy import BackOff
     from streamstate.snapshots.capture.recording.recorder import Recorder
     from streamstate.variables.shared_variable import SharedVariable
 

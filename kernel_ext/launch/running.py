@@ -12,14 +12,14 @@ from weakref import WeakValueDictionary
 
 from streamstate.errors import CaptureError, QueryError, StreamStateError, WaitTimeoutError
 from streamstate.launch.query_status import QueryStatus, full_line, line_html, status_line
-from streamstate.operations.restart_policy import failure_of
+from streamstate.operations.supervision.restart_policy import failure_of
 from streamstate.snapshots.capture.plan import CaptureInterval
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.launch.launch import Launch
-    from streamstate.operations.supervision import Supervised
+    from streamstate.operations.supervision.supervise import Supervised
     from streamstate.snapshots.capture.follow import Capture
     from streamstate.snapshots.capture.plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder

@@ -13,7 +13,7 @@ from streamstate.launch.launch import Launch, Sink, check_state, trigger_options
 from streamstate.launch.recorded_input import with_recorded_input
 from streamstate.launch.running import ACTIVE, Running
 from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
-from streamstate.operations.rescale_rollback import recover_rescale
+from streamstate.operations.rescaling.rollback import recover_rescale
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.capture.plan import CaptureInterval
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -29,7 +29,7 @@ from streamstate.snapshots.store.registry import check_name_free, check_store, r
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamstate.operations.restart_policy import BackOff
+    from streamstate.operations.supervision.restart_policy import BackOff
     from streamstate.snapshots.capture.plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
     from streamstate.variables.shared_variable import SharedVariable
@@ -179,7 +179,7 @@ def start_launch(
         say: called with lines for the user, such as the epoch after which the query resumes.
         repaired: called with a line for each change of the checkpoint that was interrupted; by default ``say``.
     """
-    from streamstate.operations.supervision import Supervised
+    from streamstate.operations.supervision.supervise import Supervised
     from streamstate.snapshots.capture.follow import following
     from streamstate.snapshots.spark.session import advise
     from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame

@@ -24,7 +24,7 @@ from streamstate.launch.starting import (
 from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, require_cell
-from streamstate.operations.restart_policy import BackOff
+from streamstate.operations.supervision.restart_policy import BackOff
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.output_modes import MODES, first_line
 from streamstate.snapshots.store.layout import Layout

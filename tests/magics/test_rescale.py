@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, RescaleError
 from streamstate.launch.running import Running
-from streamstate.operations import rescale as rescaling
+from streamstate.operations.rescaling import rescale as rescaling
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 

@@ -151,7 +151,7 @@ def killed_before(pair: Pair, spark: SparkSession, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patched:
         patched.setattr(switch, "exchanged", lambda *_: False)
-        patched.setattr(promoting, "recover", lambda *_: None)
+        patched.setattr(promoting, "recover_promotion", lambda *_: None)
         patched.setattr(switch.Switch, step, die)
         with pytest.raises(Killed):
             ss.promote(pair.fork, over=pair.over, spark=spark)

@@ -24,8 +24,8 @@ from streamstate.errors import (
     RescaleError,
     UnsupportedStateError,
 )
-from streamstate.operations import rescale as rescaling
-from streamstate.operations.rescale_rollback import NOTE, Unfinished, recover_rescale
+from streamstate.operations.rescaling import rescale as rescaling
+from streamstate.operations.rescaling.rollback import NOTE, Unfinished, recover_rescale
 from streamstate.replay.repartition import repartition
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, StateComparison, TableDifference, state_differences
@@ -187,7 +187,7 @@ def test_a_killed_rescale_is_rolled_back_by_the_next(
     fault = {"repartition": half_done(OSError()), "compare_states": broken(OSError())}[step]
     with monkeypatch.context() as patched:
         patched.setattr(rescaling, step, fault)
-        patched.setattr(rescaling, "recover", lambda *_: None)
+        patched.setattr(rescaling, "recover_rescale", lambda *_: None)
         with pytest.raises(RescaleError):
             ss.rescale(copy, 4, spark=spark)
     assert (copy / NOTE).exists()

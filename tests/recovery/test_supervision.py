@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, WaitTimeoutError
 from streamstate.extension import unload
-from streamstate.operations.restart_policy import Restarts
+from streamstate.operations.supervision.restart_policy import Restarts
 
 THREAD = "streamstate-supervision"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from streamstate.errors import QueryError, WaitTimeoutError, require_extra
-from streamstate.operations.restart_policy import BackOff, Restarts, failure_of, in_one_line
+from streamstate.operations.supervision.restart_policy import BackOff, Restarts, failure_of, in_one_line
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.capture.follow import checkpoint_of
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles

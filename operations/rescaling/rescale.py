@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from streamstate.errors import NoStateError, RescaleError
-from streamstate.operations.rescale_rollback import Unfinished, recover_rescale
+from streamstate.operations.rescaling.rollback import Unfinished, recover_rescale
 from streamstate.operations.stopped_query import check_stopped, settled_epoch
 from streamstate.replay.repartition import check_repartitionable, repartition
 from streamstate.snapshots.calls.checks import whole_number
