@@ -1,8 +1,8 @@
 """The errors of streamstate, in one tree.
 
-Import them from here: ``from streamstate.errors import UnknownEpochError``. Each message says what is wrong, what would
-be right, and what to do next. Each error is also a fitting builtin exception, so code that does not know streamstate
-can catch it.
+Import them from here: ``from streamstate.errors import UnknownEpochError``. A message names the fault, lists what would
+be right, and hints at the next step. Each error is also a fitting builtin exception, so code that does not know
+streamstate can catch it.
 
 StreamStateError
 ├── UnknownNameError (LookupError): no such name or epoch

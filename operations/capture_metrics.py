@@ -31,7 +31,7 @@ _QUERY = ("query",)
 
 
 class CaptureMetrics(Collector):
-    """The metrics of one capture: what its passes did, and how far behind it is whenever they are scraped.
+    """The metrics of one capture: the results of its passes, and its lag at each scrape.
 
     Pass :meth:`observe` to :func:`streamstate.follow` as ``on_pass``, and the capture that it returns to
     :meth:`attach`. Register it with a registry of your own, or serve it with :meth:`served`.

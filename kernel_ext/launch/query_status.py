@@ -53,7 +53,7 @@ def status_line(status: QueryStatus) -> str:
 
 
 def full_line(status: QueryStatus) -> str:
-    """A status in one line, with what its capture is doing."""
+    """Return a status in one line, with the state of its capture."""
     return f"{status_line(status)} (capture {status.capture})"
 
 

@@ -144,7 +144,7 @@ class Running:
         Raises:
             QueryError: if the query failed, or ended before the epoch.
             CaptureError: if the capture failed.
-            WaitTimeoutError: if the timeout expired; the query and its capture go on.
+            WaitTimeoutError: if the timeout expired; the query and its capture continue.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         goal = self._goal(epoch)
@@ -161,7 +161,7 @@ class Running:
     def stop(self, *, on_status: Callable[[QueryStatus], None] | None = None) -> None:
         """Stop the query, capture what it has committed, then stop the capture.
 
-        A query that runs elsewhere goes on; only its capture stops.
+        A query that runs elsewhere continues; only its capture stops.
 
         Args:
             on_status: called with the status about five times per second. If it raises, the capture still finishes

@@ -73,7 +73,7 @@ class RunningModel(ViewModel[StatusSelection]):
 
 
 class RunningView(View[StatusSelection]):
-    """Shows what a query is doing, in one line. A query's handle shows this view at the end of a notebook's cell."""
+    """Shows a query's status in one line. A query's handle shows this view at the end of a notebook's cell."""
 
     def __init__(self, running: Running) -> None:
         super().__init__(RunningModel(running), StatusSelection())

@@ -50,7 +50,7 @@ def damage_findings(
 
 
 def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None) -> Iterator[CheckupFinding]:
-    """From where the query can go on if there is no backup."""
+    """Yield the ways to continue the query without a backup."""
     ways = []
     if start.whole is not None:
         ways.append(

@@ -124,7 +124,7 @@ def spark_of(conf: Mapping[str, str]) -> str:
 def _tables(
     checkpoint: CheckpointFiles, epoch: int | None, committed: Sequence[int]
 ) -> tuple[Sequence[TableReading], list[CheckupFinding]]:
-    """The state tables, and what there is to say of them."""
+    """Return the state tables, and findings on them."""
     if not committed:
         return (), [CheckupFinding("warning", "No epoch is committed yet. Look again once the query has run.")]
     if not checkpoint.has_state():
@@ -134,7 +134,7 @@ def _tables(
     try:
         tables = table_readings(checkpoint, epoch)
     except DamagedCheckpointError:
-        return (), []  # what is damaged is found by itself
+        return (), []  # the findings on damaged files say why
     except (CheckpointError, UnsupportedStateError) as error:
         return (), [CheckupFinding("problem", " ".join(str(error).splitlines()))]
     return tables, [*_reading_findings(tables)]

@@ -51,7 +51,7 @@ class Checkup:
     query_id: str
     """The id of the query that owns it; ``unknown`` if its ``metadata`` file is damaged."""
     spark: str
-    """Which Spark planned the newest epoch, as far as the checkpoint says: ``4.2``, ``4.0 or 4.1``, ``before 4.0``."""
+    """The version of Spark that planned the newest epoch: ``4.2``, ``4.0 or 4.1``, ``before 4.0``."""
     provider: str
     """The state store provider: ``RocksDB``, ``HDFS``, or the name of another class."""
     checkpoint_format: str

@@ -36,7 +36,7 @@ def retention_findings(
 ) -> Iterator[CheckupFinding]:
     """Yield findings on epochs that Spark may purge before they are captured.
 
-    The setting is not in the checkpoint. Once Spark has purged epochs, those that are left say what it is.
+    The setting is not in the checkpoint. Once Spark has purged epochs, the number of the remaining ones shows it.
     """
     purged = bool(committed) and committed[0] > 0
     retained = len(committed) if purged else _DEFAULT

@@ -100,7 +100,7 @@ class CheckReport:
     checkpoint: str
     """The query's checkpoint."""
     epoch: int
-    """Its newest committed epoch, from which the code would go on."""
+    """Its newest committed epoch, after which the code would continue."""
     findings: tuple[Finding, ...]
     """What is different, the most serious first."""
     replayed: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Spark's own verdict: the code's next epoch is planned over a copy of what describes the state. Nothing is run."""
+"""Spark's own verdict: the code's next epoch, planned over a copy of the state's metadata. Nothing is run."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class _Planner:
         except (PySparkException, Py4JError) as error:
             return error
         finally:
-            # Otherwise Spark would go on maintaining the copy.
+            # Otherwise Spark would keep maintaining the copy.
             java.streams().stateStoreCoordinator().deactivateInstances(made.runId())
         return None
 

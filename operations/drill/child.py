@@ -42,7 +42,7 @@ def main(task_file: str, events_file: str) -> int:
 
 
 def _exit_with_parent() -> None:
-    """The pipe breaks when the parent process ends; then nobody waits for this one."""
+    """Exit when the parent process ends, which breaks the pipe."""
     sys.stdin.buffer.read()
     os._exit(1)
 

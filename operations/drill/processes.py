@@ -195,7 +195,7 @@ def kill_query(process: DrillProcess, checkpoint: Path, after: int) -> Killed:
 
 
 def kill_executor(process: DrillProcess, checkpoint: Path, after: int) -> Killed:
-    """Kill one executor of a query at the same moment; the query goes on."""
+    """Kill one executor of a query at the same moment; the query continues."""
     process.during = f"waiting for epoch {after} to be committed"
     process.wait_until(lambda: _there(process, checkpoint, f"commits/{after}"))
     # Found in advance: the search takes longer than the beginning of an epoch.

@@ -39,9 +39,9 @@ class Aggregates:
     columns: Mapping[str, tuple[str, ...]]
     """By the function's SQL over the sources' columns: its value columns."""
     initial: Mapping[str, str]
-    """For each value column what it is over no rows."""
+    """The initial value of each value column."""
     keys: Mapping[str, str]
-    """For each key column what it is computed from; empty if that is not known."""
+    """The expression of each key column; empty if it is not known."""
 
     @classmethod
     def of(cls, table: TargetTable, said: StateInput | None) -> Aggregates | None:

@@ -37,7 +37,7 @@ def bootstrap(
     mode: str = "update",
     progress: ProgressCallback | None = None,
 ) -> WrittenCheckpoint:
-    """Make the first checkpoint of a query from history. The stream then goes on without reading the history again.
+    """Make the first checkpoint of a query from history. The stream then does not read the history again.
 
     The state comes from rows (``state``), or from the history itself (``batch=True``): the query reads it as one epoch,
     as large as it is, whose results are discarded.

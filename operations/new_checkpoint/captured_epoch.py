@@ -44,7 +44,7 @@ class CapturedEpoch:
 
         Raises:
             EpochGoneError: the store does not know them.
-            UntrustedStoreError: a source's name is none that Spark accepts.
+            UntrustedStoreError: Spark would not accept a source's name.
         """
         found = self.snapshot.offsets
         if found is None:
@@ -77,7 +77,7 @@ class CapturedEpoch:
 
     @property
     def next_watermark(self) -> int:
-        """The watermark that the next epoch begins with, in milliseconds since 1970; 0: there is none.
+        """The watermark of the next epoch at its start, in milliseconds since 1970; 0 without one.
 
         Raises:
             EpochGoneError: the store does not know it.

@@ -28,7 +28,7 @@ class Origin:
 
 
 def origins(sql: str | None, old: TargetTable) -> dict[str, Origin]:
-    """By new column in lower case, what it is made of; empty unless the SQL is one plain SELECT over the old table."""
+    """Return the origin of each new column, by its name in lower case; empty unless the SQL is one plain SELECT."""
     try:
         statement = sqlglot.parse_one(sql or "", read="spark")
     except SqlglotError:

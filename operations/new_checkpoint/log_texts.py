@@ -1,4 +1,4 @@
-"""The logs of a new checkpoint: what its newest epoch read, and that it is committed."""
+"""The offset and commit logs of a new checkpoint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EpochLog:
     Args:
         epoch: its number.
         offsets: the end offset of each source: by name, or in the query's order.
-        watermark: the watermark in force during it, in milliseconds since 1970; 0: there is none.
+        watermark: the watermark in force during it, in milliseconds since 1970; 0 without one.
         next_watermark: the watermark that the next epoch begins with.
         began_at: its processing time, in milliseconds since 1970.
         conf: the settings that the query is pinned to.
@@ -65,7 +65,7 @@ class EpochLog:
 
 
 def offset_text(offset: Any) -> str | None:
-    """A source's offset, as its JSON was parsed, as text again; what is not JSON is text already."""
+    """Return a source's offset as text: parsed JSON is written again, text is returned unchanged."""
     return offset if offset is None or isinstance(offset, str) else as_json(offset)
 
 

@@ -24,7 +24,7 @@ _MERGED_BY = {"sum": "sum", "count": "sum", "max": "max", "min": "min", "bool_an
 """For Spark's names of buffers: the function that merges several of them into one."""
 
 Inputs = Mapping[str, "StateInput"]
-"""By state table: what goes into it."""
+"""The input of each state table."""
 
 
 def propose(
@@ -37,7 +37,7 @@ def propose(
     Args:
         new: the new state tables by name.
         old: the old ones.
-        inputs: what goes into the new and the old ones, as far as it is known.
+        inputs: the known inputs of the new and of the old ones.
     """
     return [_or_problem(name, new, old, inputs) for name in new]
 
@@ -99,7 +99,7 @@ def _proposal(new: TargetTable, old: TargetTable, own: Aggregates | None, before
 
 
 def _by_name(new: TargetTable, old: TargetTable, own: Aggregates | None, *, lost: bool) -> dict[str, str]:
-    """For each new value column that an old one is the same as, as far as names say it: that old one."""
+    """Match new value columns with old ones by name."""
     values, old_values = _values(new), _values(old)
     if len(values) != len(old_values) or lost:
         # With several buffers of one name, a number tells them apart, which changes with the aggregates before them.

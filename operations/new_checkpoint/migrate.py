@@ -59,8 +59,8 @@ def migrate(
         store: the store that the query is captured into: the plan that is recorded there says which aggregate each
             column belongs to, and what it was computed from.
         sources: if their number or order changed: for each source of the changed query, the number of the old one that
-            it goes on from, counted from 0; None: it is new, and begins at its beginning. Sources with names go on by
-            name.
+            it continues, counted from 0; None: it is new, and begins at its beginning. Sources with names are matched
+            by name.
         progress: called with a message and the completed share of the work, from 0 to 1.
 
     Returns:

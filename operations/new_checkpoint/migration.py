@@ -172,7 +172,7 @@ def newest(old: CheckpointFiles) -> int:
 def carried_sources(
     query: TargetQuery, planned: PlannedEpoch, sources: Sequence[int | None] | None
 ) -> dict[str | int, str | int | None]:
-    """For each source of the changed query, by its number or name, the old one that it goes on from; None: it is new.
+    """Match each source of the changed query, by its number or name, with the old one that it continues; None: new.
 
     Raises:
         StateWriteError: nothing says which those are.

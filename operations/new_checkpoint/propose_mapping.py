@@ -1,4 +1,4 @@
-"""Proposing a mapping, and showing what it does before anything is written."""
+"""Proposed mappings with a preview, before anything is written."""
 
 from __future__ import annotations
 

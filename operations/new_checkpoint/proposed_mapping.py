@@ -51,7 +51,7 @@ class ProposedMapping(Sequence[Proposal]):
         return [proposal.problem for proposal in self.proposals if proposal.problem]
 
     def check(self) -> None:
-        """Raise a ``StateWriteError`` if :func:`migrate` would refuse it, as far as was seen."""
+        """Raise a ``StateWriteError`` for the first problem found, for which :func:`migrate` would refuse."""
         if self.problems:
             raise StateWriteError(self.problems[0])
 
@@ -83,7 +83,7 @@ def _notes(proposal: Proposal) -> list[str]:
     preview = proposal.preview
     if preview is None or preview.rows_before is not None:
         return [*proposal.notes]
-    part = f"The rows below are made of the first {FEW_ROWS:,} old rows alone; whole=True reads and counts all."
+    part = f"The rows below come from the first {FEW_ROWS:,} old rows alone; whole=True reads and counts all."
     return [*proposal.notes, part]
 
 

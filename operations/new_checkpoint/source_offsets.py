@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from streamstate.replay.stepping.query_sources import QuerySource
 
 Offset = str | Mapping[str, Any] | Sequence[str] | int | None
-"""Where a source goes on: for files, the paths or patterns of those that were read; otherwise Spark's own JSON of the
-offset, as text or parsed; None: at its beginning."""
+"""The end of a source's history: for files, the paths or patterns of those that were read; otherwise Spark's JSON of
+the offset, as text or parsed; None: the beginning."""
 
 LoggedFile = dict[str, Any]
 """A line of a file source's log: ``path``, ``timestamp`` (in milliseconds since 1970) and ``batchId``."""

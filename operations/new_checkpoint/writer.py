@@ -225,7 +225,7 @@ def _remove_unfinished(files: Files, parent: str, name: str) -> None:
     for found in files.names(parent):
         match = pattern.fullmatch(found)
         if match and int(match[1]) != os.getpid() and not psutil.pid_exists(int(match[1])):
-            # Spark's process goes on writing until it notices that Python's was killed.
+            # Spark's process keeps writing until it notices that Python's was killed.
             with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
                 psutil.Process(int(match[2])).wait(_LONGEST_END)
             files.remove_tree(f"{parent}/{found}")

@@ -40,7 +40,7 @@ def promote(
     """Let a fork take the place of a stopped query, after an epoch that both have committed.
 
     The fork's state becomes the state of the checkpoint ``over``, which keeps its query id: the sink and the captured
-    history go on as the same query's. The old checkpoint is kept beside it, and the fork stays as it is. The next epoch
+    history remain the same query's. The old checkpoint is kept beside it, and the fork stays as it is. The next epoch
     is planned already, without input: a process that still uses the old checkpoint finds it taken, and fails.
 
     Start the query from ``over`` afterwards, with the fork's code. If the process is killed, the next promotion, or the

@@ -92,7 +92,7 @@ class Switch:
         move(files, aside, self.staged if exists(files, self.over) else self.over, self.spark)
 
     def keep(self) -> None:
-        """The promotion stands: keep the old checkpoint, marked as replaced."""
+        """Complete the promotion: keep the old checkpoint, marked as replaced."""
         if exists(self._files, self.staged):
             move(self._files, self.staged, self.kept, self.spark)
         mark = json.dumps({"by": self.over, "epoch": self.record.epoch})
@@ -100,7 +100,7 @@ class Switch:
         self.close()
 
     def give_back(self) -> None:
-        """The old checkpoint takes its place again; the promoted one, which has run nothing, is deleted."""
+        """Put the old checkpoint back in its place, and delete the promoted one, which has run nothing."""
         if exists(self._files, self.kept):
             self._files.remove(f"{self.kept}/{REPLACED}")
             move(self._files, self.kept, self.staged, self.spark)
@@ -108,7 +108,7 @@ class Switch:
         self.close()
 
     def close(self) -> None:
-        """Delete the checkpoint that nobody needs, then the journal."""
+        """Delete the unused checkpoint, then the journal."""
         self._files.remove_tree(self.staged)
         self._files.remove(_journal(self.over))
         if not exists(self._files, _work(self.over)):

@@ -122,7 +122,7 @@ class Audit:
 
     @property
     def first(self) -> AuditDivergence | None:
-        """The earliest divergence of all replays; None if there is none."""
+        """The earliest divergence of all replays; None without one."""
         found = [replayed.divergence for replayed in self.replays if replayed.divergence is not None]
         return min(found, key=lambda divergence: divergence.epoch, default=None)
 

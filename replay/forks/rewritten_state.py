@@ -181,7 +181,7 @@ def offsets_with_partitions(text: str, partitions: int) -> str:
     """The text of an ``offsets/N`` for a query whose state has another number of partitions.
 
     A query takes the number from its newest epoch, planned or committed. If two epochs in a row have different
-    numbers, Spark takes the later one for a repartitioning and does not go on. So all epochs of a fork have the same.
+    numbers, Spark takes the later one for a repartitioning and stops. So all epochs of a fork have the same.
     """
     version, head, *sources = text.split("\n")
     metadata = json.loads(head)

@@ -107,7 +107,7 @@ def struct_type(schema: StructType, name: str) -> StructType:
 def rebuilt(
     whole: Column, kind: DataType, fields: Sequence[StateField], changed: Collection[str], existed: Column
 ) -> Column:
-    """A column of the state reader from the table's columns; in a row that existed, only what changed is replaced.
+    """A column of the state reader from the table's columns; in an existing row, only changed fields are replaced.
 
     Args:
         whole: the original column, null in an added row.

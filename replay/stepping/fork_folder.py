@@ -54,7 +54,7 @@ class ForkFolder:
             self.files.remove(f"{folder}/.{last}.crc")
 
     def take_back(self, checkpoint: CheckpointFiles) -> None:
-        """Remove what a failed or killed step left, so that the fork is again at its newest committed epoch.
+        """Remove the leftovers of a failed or killed step, so that the fork is again at its newest committed epoch.
 
         It removes everything that belongs to later epochs, needs no knowledge of the step, and can be repeated. RocksDB
         files that no snapshot names stay; Spark's own maintenance removes them.

@@ -93,7 +93,7 @@ def with_own_conf(
 
     Args:
         text: the original's plan.
-        before: the fork's plan of the epoch before; None: there is none, and the original's settings are used.
+        before: the fork's plan of the epoch before; None: the original's settings are used.
         commit: the fork's commit of the epoch before.
         own_watermark: whether the watermark is the fork's own too.
         pinned: the settings in the fork's first epoch that differ from the original's.

@@ -124,7 +124,7 @@ def _progress(query: StreamingQuery, epoch: int) -> BatchProgress | None:
 
 @contextmanager
 def with_settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set what a query adopts when it is built and started, and restore the session's own settings afterwards."""
+    """Set the settings that a query adopts when it is built and started, and restore the session's own afterwards."""
     before = {key: spark.conf.get(key, None) for key in conf}
     changed = {key: value for key, value in conf.items() if before[key] != value}
     try:
