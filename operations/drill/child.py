@@ -15,11 +15,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from streamstate.errors import InvalidArgumentError
-from streamstate.operations.drill.task import BuildQuery, Task, report
+from streamstate.operations.drill.task import Task, report
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -50,31 +49,20 @@ def _exit_with_parent() -> None:
 def _run(task: Task, say: Report) -> None:
     from pyspark import cloudpickle
 
+    from streamstate.replay.stepping.query_sources import check_streaming
     from streamstate.snapshots.spark.session import session
 
     build_query = cloudpickle.loads(Path(task.build_query).read_bytes())
     say("began")
     spark = session(**task.settings)
     say("spark")
-    writer = _built(build_query).writeStream.format("noop").outputMode(task.mode)
+    writer = check_streaming(build_query()).writeStream.format("noop").outputMode(task.mode)
     query = writer.option("checkpointLocation", task.checkpoint).trigger(availableNow=True).start()
     say("started")
     _follow(query, task, say)
     say("ended")
     if task.compare_with is not None:
         say("compared", **_compared(spark, task, task.compare_with))
-
-
-def _built(build_query: BuildQuery) -> DataFrame:
-    from pyspark.sql import DataFrame
-
-    frame: object = build_query()
-    if not isinstance(frame, DataFrame) or not frame.isStreaming:
-        raise InvalidArgumentError(
-            f"build_query returned a {type(frame).__name__}, which is not a streaming DataFrame.\n"
-            "Return the result of readStream and its transformations, without starting it."
-        )
-    return frame
 
 
 def _follow(query: StreamingQuery, task: Task, say: Report) -> None:

@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame
 from streamstate.errors import InvalidArgumentError
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
 from streamstate.operations.new_checkpoint.source_offsets import Offset, source_logs
-from streamstate.operations.new_checkpoint.target_query import BuildQuery, TargetQuery
+from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location

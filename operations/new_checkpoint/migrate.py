@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
-from streamstate.operations.new_checkpoint.target_query import BuildQuery, TargetQuery
+from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.writer import check_readable, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.operations.stopped_query import check_stopped, settled_epoch
+from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location

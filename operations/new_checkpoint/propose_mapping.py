@@ -14,8 +14,9 @@ from streamstate.operations.new_checkpoint.migration import Migration, TableMapp
 from streamstate.operations.new_checkpoint.preview import Previewing, sampled
 from streamstate.operations.new_checkpoint.proposal import Proposal
 from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
-from streamstate.operations.new_checkpoint.target_query import BuildQuery, TargetQuery
+from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.recorded_plan import recorded_plan
+from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import long_call
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles

@@ -27,9 +27,10 @@ from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
 from streamstate.operations.new_checkpoint.restore_by_code import restore_by_code
 from streamstate.operations.new_checkpoint.source_offsets import Offset
-from streamstate.operations.new_checkpoint.target_query import BuildQuery, TargetQuery
+from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import bring

@@ -116,7 +116,7 @@ def test_spark_recovers_from_a_killed_executor(folder: Path, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_query_that_is_not_streaming_is_refused(tmp_path: Path) -> None:
     """The error of the query's process is raised by the drill."""
-    with pytest.raises(InvalidArgumentError, match="not a streaming DataFrame"):
+    with pytest.raises(InvalidArgumentError, match="a DataFrame that is not streaming"):
         _drill(lambda: ss.session().range(3), tmp_path)
 
 
