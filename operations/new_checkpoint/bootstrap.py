@@ -14,7 +14,6 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
 from streamstate.operations.new_checkpoint.source_offsets import Offset, source_logs
 from streamstate.operations.new_checkpoint.target_query import TargetQuery
-from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.replay.stepping.fork_runner import BuildQuery
@@ -109,7 +108,7 @@ def _written(
         assert state is not None
         given = {new.only_table: state}
     rows = {
-        name: fitted_rows(frame, new.tables[name], new.session) if name in new.tables else frame
+        name: new.tables[name].fitted_rows(frame, new.session) if name in new.tables else frame
         for name, frame in given.items()
     }
     return new.write(rows, begins=True)

@@ -24,7 +24,6 @@ from streamstate.operations.new_checkpoint.mapping import Inputs, propose
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Proposal
 from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.target_table import TargetTable
-from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
 from streamstate.operations.stopped_query import newest_epoch
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -139,7 +138,7 @@ class Migration:
 
     def fitted(self, name: str, frame: DataFrame) -> DataFrame:
         """Mapped rows in the types of a new state table."""
-        return fitted_rows(frame, self.new.tables[name], self.new.session)
+        return self.new.tables[name].fitted_rows(frame, self.new.session)
 
     def mapped(self, mapping: TableMapping) -> DataFrame:
         """Apply a mapping to the old frames."""

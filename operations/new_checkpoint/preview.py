@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from streamstate.errors import StreamStateError
 from streamstate.operations.new_checkpoint.column_pairs import key_sources, origins
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Preview, Proposal
-from streamstate.operations.new_checkpoint.user_rows import check_distinct
 from streamstate.operations.new_checkpoint.writer import reason
 from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
@@ -98,7 +97,7 @@ class Previewing:
         counted = fitted.select(*keys, text.alias(_AT)).groupBy(*keys).agg(F.count("*").alias(_OF), F.max(_AT))
         count, most = counted.agg(F.coalesce(F.sum(_OF), F.lit(0)), F.max(_OF)).first() or (0, None)
         if most is not None and most > 1:
-            check_distinct(fitted, table)
+            table.check_distinct(fitted)
         after = _fetched(fitted.orderBy(*_ascending(table.keys)).limit(self.rows))
         complete = None not in self.counts.values()
         preview = Preview(after, after, rows_after=count if complete else None)

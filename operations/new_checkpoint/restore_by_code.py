@@ -17,7 +17,6 @@ from streamstate.operations.new_checkpoint.source_offsets import (
     listed_files,
     offset_of,
 )
-from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.checkpoint.source_progress import FILES, first_read
@@ -63,7 +62,7 @@ def restore_by_code(
     _check_tables(new, captured)
     report("writing the state", 0.1)
     counts = new.write(
-        {name: fitted_rows(captured.rows(name, new.session), table, new.session) for name, table in new.tables.items()}
+        {name: table.fitted_rows(captured.rows(name, new.session), new.session) for name, table in new.tables.items()}
     )
     report("running an epoch of a copy", 0.7)
     query.try_an_epoch(folder, files)
