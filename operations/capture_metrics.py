@@ -94,7 +94,7 @@ class CaptureMetrics(Collector):
             thread.join()
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics now; a registry calls this."""
+        """Yield the metrics now; a registry calls this."""
         if self._capture is not None:
             yield from self._counts(self._capture.name)
             yield from self._position(self._capture)

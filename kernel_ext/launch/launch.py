@@ -65,7 +65,7 @@ class Sink:
 
 
 def trigger_options(text: str | None) -> dict[str, Any]:
-    """The arguments of ``writeStream.trigger``; none without a trigger: process data as it arrives."""
+    """Return the arguments of ``writeStream.trigger``; none without a trigger: process data as it arrives."""
     if text is None:
         return {}
     if text in ("once", "available-now"):

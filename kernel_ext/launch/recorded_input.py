@@ -11,7 +11,7 @@ from streamstate.snapshots.store.layout import Layout
 
 
 def with_recorded_input(launch: Launch, layout: Layout, *, record_input: bool) -> Launch:
-    """The launch of a query that was checked, with recordings in place of the sources that may lose their input.
+    """Return the launch of a query that was checked, with recordings in place of the sources that may lose their input.
 
     Raises:
         QueryError: the query has run otherwise before, or a source cannot be recorded.

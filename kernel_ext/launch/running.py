@@ -108,7 +108,7 @@ class Running:
         return "stopped" if self._stopped or self.launch is None or not self.launch.ends else "finished"
 
     def status(self) -> QueryStatus:
-        """The status of the query and its capture at this moment."""
+        """Return the status of the query and its capture at this moment."""
         captured = self.capture.status
         return QueryStatus(
             name=self.name,
@@ -185,7 +185,7 @@ class Running:
         self.capture.stop()
 
     def _goal(self, epoch: int | None) -> int | None:
-        """The epoch to wait for; None to wait until the query ends.
+        """Return the epoch to wait for; None to wait until the query ends.
 
         Decided once: a query that never pauses is always ahead of its capture.
         """
@@ -194,7 +194,7 @@ class Running:
         return max(self.capture.committed(), 0)
 
     def _reached(self, epoch: int | None, goal: int | None) -> int | None:
-        """The newest captured epoch if the wait is over, else None."""
+        """Return the newest captured epoch if the wait is over, else None."""
         # In this order: once supervision is over, the failure says why the query is not restarted.
         if not self._supervising and (failure := self._failure()):
             raise QueryError(f"{self.name} failed: {failure}\n.query.exception() of its handle has the full error.")
@@ -210,7 +210,7 @@ class Running:
         return newest
 
     def _reached_running(self, goal: int) -> int | None:
-        """The same for a query that is still running."""
+        """Return the same for a query that is still running."""
         try:
             return self._captured(goal)
         except CaptureError:
@@ -228,7 +228,7 @@ class Running:
         return self.query is not None and not self._supervising and not self.query.isActive
 
     def _captured(self, epoch: int | None) -> int | None:
-        """The newest captured epoch, or None if ``epoch`` (by default, what is committed) is not captured yet."""
+        """Return the newest captured epoch; None if ``epoch`` (by default, all that is committed) is not yet."""
         try:
             return self.capture.wait(epoch, timeout=_POLL_SECONDS)
         except WaitTimeoutError:

@@ -237,7 +237,7 @@ def start_launch(
 
 
 def streaming_frame(value: Any, what: str) -> DataFrame:
-    """The value, if it is a streaming DataFrame; an error calls it ``what``, such as "The cell's value"."""
+    """Return the value, if it is a streaming DataFrame; an error calls it ``what``, such as "The cell's value"."""
     from pyspark.sql import DataFrame
 
     require_classic(value)
@@ -251,13 +251,13 @@ def streaming_frame(value: Any, what: str) -> DataFrame:
 
 
 def checkpoint_beside(store: str, name: str) -> str:
-    """The default checkpoint of a query: beside the store, never in it."""
+    """Return the default checkpoint of a query: beside the store, never in it."""
     folder, _, last = store.rpartition("/")
     return f"{folder}/{'checkpoints' if last == 'store' else f'{last}-checkpoints'}/{name}"
 
 
 def _query_id(checkpoint: str, spark: SparkSession) -> str | None:
-    """The id of the query that owns a checkpoint; None if the path is free."""
+    """Return the id of the query that owns a checkpoint; None if the path is free."""
     try:
         return CheckpointFiles(checkpoint, spark).query_id
     except NotACheckpointError:
@@ -271,7 +271,7 @@ def _query_id(checkpoint: str, spark: SparkSession) -> str | None:
 
 
 def _plan_since(layout: Layout, name: str, committed: Sequence[int]) -> int:
-    """The first epoch whose state is that of the code that starts now.
+    """Return the first epoch whose state is that of the code that starts now.
 
     That is the next one or, if the checkpoint was written for the code, as by a migration, the only one that it has.
     """

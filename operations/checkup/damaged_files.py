@@ -14,7 +14,7 @@ _SHOWN = 10
 
 
 def whole_epochs(checkpoint: CheckpointFiles, committed: Sequence[int], start: NextStart) -> list[int]:
-    """The committed epochs that can be captured.
+    """Return the committed epochs that can be captured.
 
     Files of older epochs are looked up, and read only if Spark cannot restart.
     """

@@ -109,7 +109,7 @@ def examine(
 
 
 def _query_id(checkpoint: CheckpointFiles) -> str | None:
-    """The query's id; None if its file is damaged."""
+    """Return the query's id; None if its file is damaged."""
     try:
         return checkpoint.query_id
     except DamagedCheckpointError:

@@ -24,7 +24,7 @@ _COMFORT = 10 * _MINUTE
 
 
 def epoch_seconds(checkpoint: CheckpointFiles, committed: Sequence[int]) -> float | None:
-    """The median time between the last epochs, by when they were planned: copying a checkpoint does not change that."""
+    """Return the median time between the plans of the last epochs; copying a checkpoint does not change it."""
     plans = [checkpoint.readable_plan(epoch) for epoch in committed[-_SAMPLE:]]
     moments = [planned.began_at for planned in plans if planned and planned.began_at]
     gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(moments)]

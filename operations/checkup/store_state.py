@@ -47,6 +47,6 @@ def store_findings(state: StoreState) -> Iterator[CheckupFinding]:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the closest folder above it that exists."""
+    """Return the folder, or the closest folder above it that exists."""
     folder = folder.absolute()
     return next(path for path in (folder, *folder.parents) if path.exists())

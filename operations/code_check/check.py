@@ -150,7 +150,7 @@ class _Checking:
     """Once :meth:`findings` ran: the columns of the states that differ."""
 
     def findings(self, frame: DataFrame) -> Iterator[Finding]:
-        """All findings but those of a rehearsal."""
+        """Yield all findings but those of a rehearsal."""
         planned = self.checkpoint.planned(self.epoch)
         conf = {} if planned is None else planned.conf
         yield from version_findings(self.spark, conf, self.recorded)

@@ -111,13 +111,13 @@ def _inputs(table: str, before: StateInput, after: StateInput) -> Iterator[Findi
 
 
 def _only(texts: Sequence[str], others: Iterable[str]) -> str:
-    """The texts that are different; all of them if only their order or number is."""
+    """Return the texts that are different; all of them if only their order or number is."""
     different = [text for text in texts if text not in {*others}] or texts
     return ", ".join(map(_readable, different)) or "nothing"
 
 
 def _readable(text: str) -> str:
-    """An expression for people: windows as they are written, and the beginning of a long one."""
+    """Return an expression for people: windows as they are written, and the beginning of a long one."""
     if (window := _WINDOW.match(text)) is not None:
         width, slide = (int(window[part]) / 1_000_000 for part in ("width", "slide"))
         return f"windows of {width:,g} s" + ("" if width == slide else f" every {slide:,g} s")

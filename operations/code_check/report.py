@@ -57,7 +57,7 @@ _MARKS = {"refused": "✗", "changed": "±", "note": "·"}
 
 
 def migrate_call() -> str:
-    """The name of :func:`streamstate.migrate` where the person is who reads a finding."""
+    """Return the name of :func:`streamstate.migrate` in the interface of the reader."""
     return worded("ss.migrate", magic="%stream migrate", command="streamstate migrate")
 
 

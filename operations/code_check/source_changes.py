@@ -100,6 +100,6 @@ def _lost_topics(source: QuerySource, offset: str) -> list[str]:
 
 
 def _plain(path: str) -> str:
-    """A path without its scheme."""
+    """Return a path without its scheme."""
     parts = urlsplit(path)
     return unquote(parts.path) if parts.scheme else path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streamstate.operations.code_check.empty_batches import with_empty_batches
@@ -17,6 +16,7 @@ from streamstate.operations.code_check.schema_changes import (
     schema_changes,
     schemas_or_none,
 )
+from streamstate.operations.new_checkpoint.log_texts import milliseconds
 from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import bring
@@ -122,7 +122,7 @@ class _Planner:
         jvm: Any = self.session._jvm
         java: Any = self.session._jsparkSession
         planned = self.planned
-        clock = EpochClock(_milliseconds(planned.watermark), _milliseconds(planned.began_at), planned.conf)
+        clock = EpochClock(milliseconds(planned.watermark), milliseconds(planned.began_at), planned.conf)
         analyzed = at_time(jvm, with_empty_batches(jvm, self.frame._jdf.queryExecution().analyzed()), clock)
         before = clock if epoch else None
         made = incremental(
@@ -138,12 +138,8 @@ class _Planner:
         return None
 
 
-def _milliseconds(moment: datetime | None) -> int:
-    return 0 if moment is None else round(moment.timestamp() * 1000)
-
-
 def refusal(verdict: SparkVerdict) -> Finding | None:
-    """The finding that says why Spark refuses the code; None if it does not."""
+    """Return the finding that says why Spark refuses the code; None if it does not."""
     if verdict.error is None:
         return None
     says = f"Spark says: {first_line(verdict.error)}".rstrip(".") + "."

@@ -127,7 +127,7 @@ def same_batches(left: CheckpointFiles, right: CheckpointFiles, last: int) -> bo
 
 
 def _batches(checkpoint: CheckpointFiles, last: int) -> Iterator[tuple[object, object] | None]:
-    """The end offsets of each epoch, and the files behind the offsets of a file source."""
+    """Yield the end offsets of each epoch, and the files behind the offsets of a file source."""
     sources = None
     for epoch in range(last + 1):
         planned = checkpoint.planned(epoch)

@@ -296,7 +296,7 @@ class _Drill:
 
 
 def _phases(process: DrillProcess, killed: Killed, epoch: Event | None, seconds: float) -> dict[str, float]:
-    """The parts of the recovery, from the times of the new process's events."""
+    """Return the parts of the recovery, from the times of the new process's events."""
     began, spark = process.seen("began"), process.seen("spark")
     assert began is not None
     assert spark is not None
@@ -309,6 +309,6 @@ def _phases(process: DrillProcess, killed: Killed, epoch: Event | None, seconds:
 
 
 def _difference(facts: dict[str, Any]) -> TableDifference:
-    """A difference from plain values: JSON has turned its tuples into lists."""
+    """Return a difference from plain values: JSON has turned its tuples into lists."""
     difference = TableDifference(**facts)
     return replace(difference, of_one=tuple(difference.of_one), of_other=tuple(difference.of_other))

@@ -57,7 +57,7 @@ def report(path: Path, what: str, **facts: Any) -> None:
 
 
 def events_of(path: Path) -> list[Event]:
-    """The events in a process's file so far; a line that is still being written is left for the next call."""
+    """Return the events in a process's file so far; a line that is still being written is left for the next call."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def events_of(path: Path) -> list[Event]:
 
 
 def pickled(build_query: BuildQuery) -> bytes:
-    """The function as bytes, for another process.
+    """Return the function as bytes, for another process.
 
     A function of an importable module is sent by name; one of a notebook or a script by value, with what it refers to.
     """
@@ -91,7 +91,7 @@ def pickled(build_query: BuildQuery) -> bytes:
 
 
 def _spark_objects(build_query: BuildQuery) -> Iterator[str]:
-    """The names by which the function refers to objects of this process's Spark."""
+    """Yield the names by which the function refers to objects of this process's Spark."""
     if not inspect.isfunction(build_query) or not _sent_by_value(build_query):
         return
     from pyspark import SparkContext

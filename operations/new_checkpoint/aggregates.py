@@ -45,7 +45,7 @@ class Aggregates:
 
     @classmethod
     def of(cls, table: TargetTable, said: StateInput | None) -> Aggregates | None:
-        """Those of a state table; None if the plan does not say which of its columns belong to which function."""
+        """Match the functions of a plan with the columns of a state table; None if they do not match."""
         if said is None or said.operator != "Aggregate":
             return None
         values = [name for name in table.types if name not in table.keys]
@@ -86,7 +86,7 @@ class Aggregates:
         return {name: old for new, olds in both for name, old in zip(new, olds, strict=True)}, notes
 
     def _alike(self, text: str, before: Aggregates, pairs: Mapping[str, str]) -> list[str]:
-        """The old functions that are of the same name and kind, and that no function still is."""
+        """Return the old functions that are of the same name and kind, and that no function still is."""
         left = (old for old in before.columns if old not in pairs and _function(old) == _function(text))
         return [old for old in left if self._fits(text, before, old)]
 
@@ -96,13 +96,13 @@ class Aggregates:
 
 
 def base_name(column: str) -> str:
-    """A column's name without the number that tells it from others of the same name."""
+    """Return a column's name without the number that tells it from others of the same name."""
     found = _NUMBERED.fullmatch(column)
     return found[1] if found else column
 
 
 def _buffers_at(values: Sequence[str], text: str) -> Iterator[dict[str, str]]:
-    """The first columns, with their initial values, if they can be a function's buffers."""
+    """Yield the first columns, with their initial values, if they can be a function's buffers."""
     for buffers in _BUFFERS.get(_function(text), ()):
         columns = values[: len(buffers)]
         if [*map(base_name, columns)] == [*buffers]:

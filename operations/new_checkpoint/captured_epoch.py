@@ -102,5 +102,5 @@ class CapturedEpoch:
         return {name: recorded.change_log(name).columns_at(epoch) for name in self.snapshot.tables()}
 
     def rows(self, table: str, session: SparkSession) -> DataFrame:
-        """The rows of a state table, read by Spark."""
+        """Return the rows of a state table, read by Spark."""
         return read_in_spark(self.snapshot.history.recorded, self.snapshot, table, None).in_spark(session)

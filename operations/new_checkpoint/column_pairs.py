@@ -42,7 +42,7 @@ def origins(sql: str | None, old: TargetTable) -> dict[str, Origin]:
 
 
 def tables_in(sql: str) -> list[str]:
-    """The tables that a statement reads; none if it cannot be parsed."""
+    """Return the tables that a statement reads; none if it cannot be parsed."""
     try:
         return [table.name for table in sqlglot.parse_one(sql, read="spark").find_all(exp.Table)]
     except SqlglotError:
@@ -66,7 +66,7 @@ def _origin(expression: exp.Expr, named: Mapping[str, str]) -> Origin:
 
 
 def column_pairs(new: TargetTable, old: TargetTable, found: Mapping[str, Origin]) -> Iterator[ColumnPair]:
-    """The columns of both, side by side: in the order of the new table, then those of which nothing is made.
+    """Yield the columns of both, side by side: in the order of the new table, then the dropped ones.
 
     Args:
         new: the new table.

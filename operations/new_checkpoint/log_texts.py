@@ -40,7 +40,7 @@ class EpochLog:
     format_version: str = "2"
 
     def texts(self) -> dict[str, str]:
-        """The files by path. The state is in RocksDB, whatever store the query had: Spark can write no other."""
+        """Return the files by path. The state is in RocksDB, whatever store the query had: Spark can write no other."""
         head = {
             "batchWatermarkMs": self.watermark,
             "batchTimestampMs": self.began_at,
@@ -70,5 +70,5 @@ def offset_text(offset: Any) -> str | None:
 
 
 def milliseconds(moment: datetime | None) -> int:
-    """A moment in milliseconds since 1970; 0 for None, as Spark writes it."""
+    """Return a moment in milliseconds since 1970; 0 for None, as Spark writes it."""
     return 0 if moment is None else round(moment.timestamp() * 1000)

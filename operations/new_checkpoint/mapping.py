@@ -32,7 +32,7 @@ def propose(
     old: Mapping[str, TargetTable],
     inputs: tuple[Inputs, Inputs] = ({}, {}),
 ) -> list[Proposal]:
-    """A mapping for each of the new state tables. Where it is not obvious, ``problem`` says why.
+    """Return a mapping for each of the new state tables. Where it is not obvious, ``problem`` says why.
 
     Args:
         new: the new state tables by name.
@@ -57,7 +57,7 @@ def _or_problem(
 
 
 def beside(proposal: Proposal, new: TargetTable, old: TargetTable) -> Proposal:
-    """A proposal with the columns of both tables."""
+    """Return a proposal with the columns of both tables."""
     pairs = column_pairs(new, old, origins(proposal.sql, old))
     return replace(proposal, old=old.source.table, columns=tuple(pairs))
 
@@ -164,7 +164,7 @@ def _added(name: str, own: Aggregates | None, new: TargetTable, old: TargetTable
 def _renamed(
     values: list[str], old_values: list[str], types: Mapping[str, DataType], old_types: Mapping[str, DataType]
 ) -> dict[str, str]:
-    """The one new value column that has no other origin than the one old value column that is left."""
+    """Return the one new value column that has no other origin than the one old value column that is left."""
     new = [name for name in values if name not in old_values]
     left = [name for name in old_values if name not in values]
     # Spark names a buffer after its function: another name is another function.

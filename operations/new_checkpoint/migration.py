@@ -99,7 +99,7 @@ class Migration:
         return cls(new, *_old_state(old, query, epoch), query, recorded)
 
     def rows(self, mapping: Mapping[str, TableMapping]) -> dict[str, DataFrame]:
-        """The rows of each new state table.
+        """Return the rows of each new state table.
 
         Raises:
             StateWriteError: the mapping is not obvious, or names tables that the new query does not have.
@@ -113,7 +113,7 @@ class Migration:
         return {name: self.fitted(name, self.mapped(chosen[name])) for name in self.new.tables}
 
     def rows_before(self) -> dict[str, int | None]:
-        """The number of rows of each old state table; None if there are many: counting takes a while."""
+        """Return the number of rows of each old state table; None if there are many: counting takes a while."""
         counts = {
             name: len(frame.select(F.lit(1)).limit(FEW_ROWS + 1).collect()) for name, frame in self.old_frames.items()
         }
@@ -233,7 +233,7 @@ def _bring_sources(
 def _old_state(
     old: CheckpointFiles, query: TargetQuery, epoch: int
 ) -> tuple[dict[str, TargetTable], dict[str, DataFrame]]:
-    """The old state tables, and their rows."""
+    """Return the old state tables, and their rows."""
     reader = StateReader(query.spark, old)
     tables, frames = {}, {}
     for source in reader.sources(epoch):

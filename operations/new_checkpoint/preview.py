@@ -63,7 +63,7 @@ class Previewing:
     mapping: Mapping[str, TableMapping] = field(default_factory=dict)
 
     def of(self, proposal: Proposal) -> Proposal:
-        """A proposal with its preview, or with what is wrong with it."""
+        """Return a proposal with its preview, or with its problem."""
         try:
             return replace(proposal, preview=self._preview(proposal))
         except (PySparkException, Py4JJavaError) as error:
@@ -73,14 +73,14 @@ class Previewing:
         return replace(proposal, problem=proposal.problem or problem, preview=self._old_rows(proposal))
 
     def _old_rows(self, proposal: Proposal) -> Preview | None:
-        """The first old rows alone."""
+        """Return the first old rows alone."""
         if proposal.old is None:
             return None
         before = self._first(proposal.old)
         return Preview(before, before.iloc[:0, :0], rows_before=self.counts[proposal.old])
 
     def _first(self, table: str) -> pd.DataFrame:
-        """The first rows of an old table."""
+        """Return the first rows of an old table."""
         old, frame = self.migration.old_tables[table], self.migration.old_frames[table]
         return _fetched(frame.orderBy(*_ascending(old.keys)).limit(self.rows).select(*map(column_named, old.types)))
 

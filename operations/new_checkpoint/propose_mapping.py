@@ -86,7 +86,7 @@ def propose_mapping(
 
 
 def _given(name: str, mapping: TableMapping, migration: Migration) -> Proposal:
-    """The mapping that a user gives, beside the old table that it reads."""
+    """Return the mapping that a user gives, beside the old table that it reads."""
     sql = None if callable(mapping) else textwrap.dedent(mapping).strip()
     read = [] if sql is None else tables_in(sql)
     candidates = [table for table in (*read, name, *migration.old_tables) if table in migration.old_tables]

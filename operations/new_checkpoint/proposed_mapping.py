@@ -143,7 +143,7 @@ def _rows_html(proposal: Proposal, preview: Preview) -> str:
 
 
 def _heads(frame: pd.DataFrame, first: str = "") -> list[str]:
-    """The heads of a frame's columns; ``first`` is the class of the first."""
+    """Return the heads of a frame's columns; ``first`` is the class of the first."""
     kinds = ["number" * is_numeric_dtype(kind) for kind in frame.dtypes]
     return [
         head(str(name), f"{kind} {first * (not at)}".strip())
@@ -152,5 +152,5 @@ def _heads(frame: pd.DataFrame, first: str = "") -> list[str]:
 
 
 def _cells(row: Sequence[object], first: str = "", *, rows: int = 1) -> list[str]:
-    """The cells of a row; ``first`` is the class of the first."""
+    """Return the cells of a row; ``first`` is the class of the first."""
     return [cell(value_cell(value), first * (not at), rows=rows) for at, value in enumerate(row)]

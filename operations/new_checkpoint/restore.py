@@ -138,7 +138,7 @@ def restore(
 
 
 def _original(record: ForkRecord, snapshot: Snapshot, spark: SparkSession) -> CheckpointFiles:
-    """The query's checkpoint.
+    """Return the query's checkpoint.
 
     Raises:
         NotACheckpointError, CheckpointReplacedError: it no longer exists.
@@ -210,7 +210,7 @@ def _planned(original: CheckpointFiles, captured: CapturedEpoch) -> tuple[Planne
 
 
 def _newest_plan(original: CheckpointFiles, epoch: int) -> PlannedEpoch:
-    """The epoch's plan in the checkpoint, or that of the nearest epoch it still has: settings are pinned."""
+    """Return the epoch's plan in the checkpoint, or that of the nearest epoch it still has: settings are pinned."""
     nearest = sorted(original.begun(), key=lambda number: abs(number - epoch))
     planned = next((plan for number in nearest if (plan := original.readable_plan(number))), None)
     if planned is None:
@@ -219,7 +219,7 @@ def _newest_plan(original: CheckpointFiles, epoch: int) -> PlannedEpoch:
 
 
 def _newest_readable(original: CheckpointFiles) -> int:
-    """The newest epoch whose logs are whole."""
+    """Return the newest epoch whose logs are whole."""
     if (epoch := original.newest_readable()) is None:
         raise EpochGoneError(f"{original.path} has no committed epoch left whose logs can be read.")
     return epoch

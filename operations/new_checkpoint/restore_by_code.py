@@ -93,7 +93,7 @@ def _check_tables(new: NewCheckpoint, captured: CapturedEpoch) -> None:
 def _sources(
     query: TargetQuery, captured: CapturedEpoch, given: Sequence[Offset] | None
 ) -> tuple[dict[str, str | None] | list[str | None], dict[str, str]]:
-    """The offsets of the query's sources after the epoch, and the files of the sources' own logs."""
+    """Return the offsets of the query's sources after the epoch, and the files of the sources' own logs."""
     sources, recorded, facts = query.sources(), captured.offsets, captured.sources
     had: dict[str | int, str | None] = {}
     had.update(recorded if isinstance(recorded, Mapping) else enumerate(recorded))
@@ -132,7 +132,7 @@ def _sources(
 def _found(
     spark: SparkSession, source: QuerySource, facts: Mapping[str, Any], captured: CapturedEpoch
 ) -> list[LoggedFile]:
-    """The files of a source's folder that the store says were read.
+    """Return the files of a source's folder that the store says were read.
 
     Raises:
         StateWriteError: they are not found, or the store says nothing.

@@ -119,5 +119,5 @@ class TargetQuery:
 
 
 def _no_ids(jvm: Any) -> Any:
-    """An empty mutable Scala map."""
+    """Return an empty mutable Scala map."""
     return jvm.scala.collection.mutable.HashMap()

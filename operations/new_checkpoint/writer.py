@@ -149,7 +149,7 @@ class NewCheckpoint:
         return counts
 
     def count(self) -> dict[str, int]:
-        """The number of rows of each table."""
+        """Return the number of rows of each table."""
         reader = self._reader
         return {name: reader.frame(table.source, self.epoch).count() for name, table in self.tables.items()}
 
@@ -254,7 +254,7 @@ def reason(error: Exception) -> str:
 
 
 def described(difference: TableDifference, keys: Sequence[str]) -> str:
-    """A difference as text: a line for each key that is shown, with the row that was meant and the one that was read.
+    """Return a difference as text: for each key shown, a line with the row that was meant and the one that was read.
 
     Args:
         difference: between what was meant, the first state, and what Spark reads, the second.

@@ -145,7 +145,7 @@ def _record(fork: CheckpointFiles, epoch: int, compared: StateComparison) -> Pro
 
 
 def _without_input(plan: str, commit: str | None) -> str:
-    """The plan of an epoch that follows another without reading anything, with the watermark that Spark would use."""
+    """Return the plan of a next epoch that reads nothing, with the watermark that Spark would use."""
     version, head, *offsets = with_own_conf(plan, plan, commit, own_watermark=True, pinned={}).split("\n")
     metadata = {**json.loads(head), "batchTimestampMs": time.time_ns() // 1_000_000}
     return "\n".join([version, json.dumps(metadata, separators=(",", ":")), *offsets])
@@ -169,7 +169,7 @@ class Promotion:
 
     @classmethod
     def of(cls, checkpoint: str | os.PathLike[str], spark: SparkSession | None = None) -> Promotion:
-        """The newest promotion of a checkpoint, for example to undo it in another process.
+        """Return the newest promotion of a checkpoint, for example to undo it in another process.
 
         Args:
             checkpoint: the checkpoint that a fork took over.

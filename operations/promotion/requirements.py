@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_promotable(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession) -> int:
-    """The epoch at which a fork can take over; raises if it cannot. Writes nothing."""
+    """Return the epoch at which a fork can take over; raises if it cannot. Writes nothing."""
     _check_paths(fork.path, over.path)
     check_atomic(over.path)
     check_not_replaced(over.path, spark)
@@ -144,7 +144,7 @@ def _input(checkpoint: CheckpointFiles, planned: PlannedEpoch, spark: SparkSessi
 
 
 def _parsed(offset: str | None) -> object:
-    """An offset, whose JSON may list the same in another order."""
+    """Return an offset, whose JSON may list the same in another order."""
     with contextlib.suppress(ValueError):
         return None if offset is None else json.loads(offset)
     return offset

@@ -176,7 +176,7 @@ def has_run(over: str, epoch: int, spark: SparkSession | None) -> bool:
 
 
 def promotion_of(checkpoint: str, spark: SparkSession | None) -> PromotionRecord | None:
-    """The newest promotion of a checkpoint; None if there was none."""
+    """Return the newest promotion of a checkpoint; None if there was none."""
     return promotion_in(files_for(spark, checkpoint).text(f"{checkpoint}/metadata"))
 
 

@@ -203,6 +203,6 @@ class RescaleReport:
 
 
 def _skew(spread: Mapping[str, Sequence[int]]) -> float:
-    """The skew of all tables together, because one task processes the same partition of all of them."""
+    """Return the skew of all tables together, because one task processes the same partition of all of them."""
     sums = [sum(rows) for rows in zip(*spread.values(), strict=False)]
     return max(sums) * len(sums) / sum(sums) if sum(sums) else 1.0

@@ -85,7 +85,7 @@ def failure_of(query: StreamingQuery) -> str | None:
 
 
 def in_one_line(message: str) -> str:
-    """The line of an error message of Spark that says what went wrong.
+    """Return the line of an error message of Spark that says what went wrong.
 
     Spark adds its own words, the query's plan and stack traces. For an error in Python code, the line to show is the
     last of its traceback; for others it follows the task that was lost.

@@ -200,7 +200,7 @@ def _divergence(first: BranchDivergence, replay: int) -> AuditDivergence:
 
 
 def _span(original: CheckpointFiles, epochs: range | tuple[int, int] | str | None) -> range:
-    """The epochs to replay, all of them committed and still described by the checkpoint."""
+    """Return the epochs to replay, all of them committed and still described by the checkpoint."""
     original.query_id  # noqa: B018 (raises if there is no checkpoint)
     committed = original.committed()
     if committed and not original.has_state():
@@ -226,7 +226,7 @@ def _span(original: CheckpointFiles, epochs: range | tuple[int, int] | str | Non
 
 
 def _partitions(original: CheckpointFiles, span: range) -> int:
-    """The number of partitions of the state, in all of the epochs."""
+    """Return the number of partitions of the state, in all of the epochs."""
     repartitioned = [epoch for epoch in span if epoch > 0 and original.repartitioned(epoch)]
     if repartitioned:
         raise InvalidArgumentError(
@@ -272,7 +272,7 @@ def _suspects(build_query: BuildQuery, frame: DataFrame) -> list[Suspect]:
 
 
 def _unbound_reads(original: CheckpointFiles, span: range) -> list[Suspect]:
-    """The shared variables that operators read outside of the epoch."""
+    """Return the shared variables that operators read outside of the epoch."""
     planned = original.planned(span[-1])
     binding = None if planned is None else binding_in(planned.offsets)
     versions = {} if binding is None else binding.versions

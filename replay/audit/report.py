@@ -42,7 +42,7 @@ class AuditDivergence:
     suspects: tuple[Suspect, ...] = ()
 
     def __str__(self) -> str:
-        """The divergence in one line."""
+        """Return the divergence in one line."""
         key = ", ".join(f"{name}={value!r}" for name, value in self.key.items())
         where = f"epoch {self.epoch}, {self.table}, {key}"
         if self.column is None:
@@ -82,7 +82,7 @@ class AuditedReplay:
         return self.divergence is None and not self.left_out
 
     def __str__(self) -> str:
-        """The replay in one line."""
+        """Return the replay in one line."""
         title = f"Replay {self.number}, {self.partitions} partition{'s' * (self.partitions != 1)}"
         if self.divergence is not None:
             return f"{title}: {self.divergence}"
@@ -158,7 +158,7 @@ class Audit:
 def with_ranked_suspects(
     replays: tuple[AuditedReplay, ...], suspects: list[Suspect], recorded_partitions: int
 ) -> tuple[AuditedReplay, ...]:
-    """The replays, each divergence with the suspects that could explain it."""
+    """Return the replays, each divergence with the suspects that could explain it."""
     diverged = [(replayed.divergence, replayed.partitions) for replayed in replays if replayed.divergence is not None]
     same_partitions = [divergence for divergence, partitions in diverged if partitions == recorded_partitions]
     # With only one replay of the recorded number of partitions, the replay with another number has to tell whether

@@ -40,11 +40,11 @@ class Evidence:
 
 
 def without_number(column: str) -> str:
-    """A state column's name without its numeric suffix: ``sum_2`` is the second ``sum``."""
+    """Return a state column's name without its numeric suffix: ``sum_2`` is the second ``sum``."""
     stem, _, number = column.rpartition("_")
     return stem if stem and number.isdigit() else column
 
 
 def ranked(suspects: Iterable[Suspect], evidence: Evidence) -> list[Suspect]:
-    """The suspects that could explain what was found, the most likely first."""
+    """Return the suspects that could explain what was found, the most likely first."""
     return sorted(filter(evidence.weight, dict.fromkeys(suspects)), key=evidence.weight, reverse=True)

@@ -112,7 +112,7 @@ def _edited(source: StateSource, state: DataFrame, edits: Sequence[ParsedEdit], 
 
 
 def _checked(source: StateSource, rows: DataFrame, edits: Sequence[ParsedEdit], epoch: int, *, adds: bool) -> int:
-    """The number of keys that changed.
+    """Return the number of keys that changed.
 
     Raises:
         InvalidArgumentError: an edit matches no row, or adds a row that exists.

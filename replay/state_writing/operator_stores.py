@@ -30,7 +30,7 @@ class OperatorStores:
     encoder: RowEncoder
 
     def rewritten(self, operator: RewritableOperator, store: str, stored: DataFrame) -> DataFrame:
-        """The rows that a store is to have, whatever it has."""
+        """Return the rows to write into a store, in place of its own."""
         group = stored.schema[PARTITION_KEY].dataType
         assert isinstance(group, StructType)
         partitions = 1 if operator.single_partition else self.partitions

@@ -102,11 +102,11 @@ class TableRows:
         return self.value.getField(TTL)
 
     def rows(self, key: Column, value: Column) -> DataFrame:
-        """A row for each of the table's."""
+        """Return a row for each of the table's."""
         return self.frame.select(_GROUP, key.alias(_KEY), value.alias(_VALUE), _ORDER)
 
     def row_per_key(self, key: Column, value: Column) -> DataFrame:
-        """A row for the rows of each key, with columns ``rows`` (their number) and ``first`` (the earliest expiry)."""
+        """Return a row per key, with columns ``rows`` (their number) and ``first`` (the earliest expiry)."""
         expires = self.expires if self.has_ttl else F.lit(None).cast("long")
         grouped = self.frame.withColumn("_expires", expires).groupBy(_GROUP, "key")
         counted = grouped.agg(F.count("*").alias("rows"), F.min("_expires").alias("first"))
@@ -132,7 +132,7 @@ class RewrittenStore:
 
 
 def store_rows(store: RewrittenStore, tables: Sequence[TableRows], encoder: RowEncoder) -> DataFrame:
-    """All rows of a state store, in the form that Spark's ``StateRewriter`` writes.
+    """Return all rows of a state store, in the form that Spark's ``StateRewriter`` writes.
 
     Args:
         store: the store.
@@ -175,12 +175,12 @@ def store_rows(store: RewrittenStore, tables: Sequence[TableRows], encoder: RowE
 
 
 def _not_constant(row: Column) -> Column:
-    """A struct that Spark does not replace by a constant, which would not come out of the exchange."""
+    """Return a struct that Spark does not replace by a constant, which would not come out of the exchange."""
     return F.when(F.monotonically_increasing_id() >= 0, row)
 
 
 def _rows_of(store: str, family: str, tables: Sequence[TableRows]) -> DataFrame:
-    """The rows of one column family."""
+    """Return the rows of one column family."""
     by_option = {
         table.source.options.get("stateVarName", table.source.options.get("storeName", "timers")): table
         for table in tables
@@ -225,7 +225,7 @@ def _nothing() -> Column:
 
 
 def _part(schema: StructType, part: str, names: Iterator[str], table: str) -> Column:
-    """A column of the state reader from the columns of a state table."""
+    """Return a column of the state reader from the columns of a state table."""
     kind = schema[part].dataType
     if not isinstance(kind, StructType):
         return column_named(next(names)).cast(kind).alias(part)

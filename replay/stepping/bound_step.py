@@ -38,7 +38,7 @@ class BoundStep:
         self._variables: dict[str, SharedVariable] = {}
 
     def bound(self, frame: DataFrame) -> DataFrame:
-        """The query's frame with the source that binds its epochs, which code may leave out."""
+        """Return the query's frame with the source that binds its epochs, which code may leave out."""
         binding = self._binding()
         if binding is None:
             self._refuse_values({})
@@ -50,7 +50,7 @@ class BoundStep:
         return with_variables(frame, list(self._variables.values()), self.fork.path)
 
     def rebound(self, upcoming: NextEpoch) -> NextEpoch:
-        """The plan of an epoch, bound to the values that were given."""
+        """Return the plan of an epoch, bound to the values that were given."""
         if not self.values or not self._variables:
             return upcoming
         from streamstate.variables.bound_query import overridden

@@ -36,11 +36,11 @@ class ForkFolder:
         self.files: Files = files_for(spark, path)
 
     def text(self, name: str) -> str | None:
-        """A file's text; None if it does not exist."""
+        """Return a file's text; None if it does not exist."""
         return self.files.text(f"{self.path}/{name}")
 
     def names(self, folder: str) -> list[str]:
-        """Names in a folder."""
+        """Return names in a folder."""
         return self.files.names(f"{self.path}/{folder}")
 
     def write(self, texts: Mapping[str, str]) -> None:
@@ -72,7 +72,7 @@ class ForkFolder:
                 self.files.remove_tree(f"{self.path}/{path}")
 
     def _after(self, checkpoint: CheckpointFiles, epoch: int) -> Iterator[str]:
-        """Files of later epochs, the plans last: as long as they exist, it is known that something is left."""
+        """Yield files of later epochs, the plans last: as long as they exist, it is known that something is left."""
         planned = checkpoint.planned(epoch)
         sources = zip(planned.logs, planned.offsets, strict=True) if planned else ()
         for source, offset in sources:
@@ -113,7 +113,7 @@ def _may_be_folder(name: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """The name of the file that a checksum belongs to, or the name itself."""
+    """Return the name of the file that a checksum belongs to, or the name itself."""
     while name.endswith(".crc"):
         name = name.removesuffix(".crc").removeprefix(".")
     return name
@@ -126,13 +126,13 @@ def _later(name: str, last: int) -> bool:
 
 
 def _version(name: str) -> int | None:
-    """The version of a state file or its checksum."""
+    """Return the version of a state file or its checksum."""
     found = StateFile.parse(_plain(name))
     return None if found is None else found.version
 
 
 def _metadata_epoch(name: str) -> int | None:
-    """The epoch at which Spark wrote a metadata file: ``7``, or ``7_<id>``."""
+    """Return the epoch at which Spark wrote a metadata file: ``7``, or ``7_<id>``."""
     number = _plain(name).partition("_")[0]
     return int(number) if is_number(number) else None
 
@@ -177,7 +177,7 @@ def _acquire(file: Path) -> None:
 
 
 def lock_holder(file: Path) -> tuple[int, str] | None:
-    """The process that holds the lock, and its host; None if it is known to be gone."""
+    """Return the process that holds the lock, and its host; None if it is known to be gone."""
     import psutil
 
     try:

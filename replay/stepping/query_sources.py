@@ -50,7 +50,7 @@ class QuerySource:
 
 
 def check_streaming(frame: object) -> DataFrame:
-    """The frame, if it is a streaming DataFrame."""
+    """Return the frame, if it is a streaming DataFrame."""
     require_classic(frame)
     if getattr(frame, "isStreaming", False) is True and hasattr(frame, "writeStream"):
         return frame  # type: ignore[return-value]
@@ -62,7 +62,7 @@ def check_streaming(frame: object) -> DataFrame:
 
 
 def sources_of(frame: DataFrame) -> list[QuerySource] | None:
-    """The sources in the order in which Spark numbers them; None if the plan does not show it."""
+    """Return the sources in the order in which Spark numbers them; None if the plan does not show it."""
     plan: Any = frame._jdf.queryExecution().analyzed()
     leaves = plan.collectLeaves()
     found = []
