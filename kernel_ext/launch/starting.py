@@ -150,12 +150,10 @@ def check_launch(launch: Launch, layout: Layout, repaired: Say = _silent) -> Non
 
 def _finish_promotion(launch: Launch, repaired: Say) -> None:
     """Complete or reverse a promotion that was interrupted, and refuse a checkpoint that a fork has replaced."""
-    from streamstate.operations.promotion.switch import check_not_replaced, recover_promotion
+    from streamstate.operations.promotion.switch import prepare_start
 
-    spark = launch.frame.sparkSession
-    if done := recover_promotion(launch.checkpoint, spark):
+    if done := prepare_start(launch.checkpoint, launch.frame.sparkSession):
         repaired(f"An interrupted promotion of {launch.name} {done}.")
-    check_not_replaced(launch.checkpoint, spark)
 
 
 def start_launch(

@@ -32,7 +32,6 @@ KINDS: Mapping[str, Level] = {
     "condition": "changed",
     "watermark": "changed",
     "result": "changed",
-    "plan": "changed",
     "mode": "changed",
     "topics": "changed",
     "time_zone": "changed",

@@ -17,10 +17,10 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.connect import refuse_connect
+from streamstate.snapshots.spark.output_modes import known_mode
 from streamstate.snapshots.spark.state_comparison import TableDifference
 
 Kill = Literal["query", "executor"]
-_MODES = ("update", "append", "complete")
 _RECOVERING = "recovering, running to the end, and comparing"
 _KILLED = {"query": "the whole query (Java and Python)", "executor": "one executor"}
 
@@ -85,9 +85,9 @@ def drill(
         >>> report.ok, report.seconds_to_recover  # doctest: +SKIP
         (True, 6.1)
     """
-    for name, value, known in (("kill", kill, get_args(Kill)), ("mode", mode, _MODES)):
-        if value not in known:
-            raise InvalidArgumentError(f"Invalid {name}={value!r}: expected one of {choices(known)}.")
+    if kill not in get_args(Kill):
+        raise InvalidArgumentError(f"Invalid kill={kill!r}: expected one of {choices(get_args(Kill))}.")
+    known_mode(mode)
     for name, number, least in (("after", after, 0), ("epochs", epochs, 2), ("partitions", partitions, 1)):
         if number is not None:
             whole_number(number, name, least=least)

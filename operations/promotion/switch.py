@@ -191,6 +191,17 @@ def check_not_replaced(checkpoint: str, spark: SparkSession | None) -> None:
         )
 
 
+def prepare_start(checkpoint: str, spark: SparkSession | None) -> str | None:
+    """Complete or reverse an interrupted promotion before a start, and refuse a replaced checkpoint.
+
+    Returns:
+        The end of the promotion, as a clause; None if none was interrupted.
+    """
+    done = recover_promotion(checkpoint, spark)
+    check_not_replaced(checkpoint, spark)
+    return done
+
+
 def kept_beside(over: str, epoch: int) -> str:
     """Return the path at which a promotion keeps the old checkpoint."""
     return f"{over}.before-promotion-{epoch}"

@@ -156,7 +156,7 @@ def _interrupt_once_java_runs(folder: Path) -> None:
     ("options", "message"),
     [
         ({"kill": "worker"}, "Invalid kill='worker': expected one of query, executor"),
-        ({"mode": "upsert"}, "expected one of update, append, complete"),
+        ({"mode": "upsert"}, "expected update, append or complete"),
         ({"after": -1}, "Invalid after=-1: expected an integer of at least 0"),
         ({"after": "2"}, "Invalid after='2'"),
         ({"epochs": 1}, "Invalid epochs=1: expected an integer of at least 2"),
