@@ -21,14 +21,14 @@ def check_stopped(checkpoints: Iterable[CheckpointFiles], spark: SparkSession, d
         checkpoints: those of the queries.
         spark: the session.
         done: the end of "only a stopped query can be".
-        magic: the magic that stops the query and starts it again.
+        magic: the magic that stops the query itself.
     """
     active = active_queries(spark)
     for checkpoint in checkpoints:
         if checkpoint.query_id in active:
             raise QueryError(
                 f"The query of {checkpoint.path} is running, and only a stopped query can be {done}.\n"
-                f"Stop it first with query.stop(). In a notebook, {magic} stops and restarts it."
+                f"Stop it first with query.stop(). In a notebook, {magic} does so itself."
             )
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
+from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, check_state
 from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.writer import check_readable, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
@@ -91,7 +91,7 @@ def migrate(
     query = TargetQuery.of(build_query, mode)
     old = CheckpointFiles(checkpoint, query.spark)
     check_readable(query.spark, old.path)
-    newest(old)
+    check_state(old)
     check_stopped([old], query.spark, "migrated", "%stream migrate NAME CODE")
     epoch, files = settled_epoch(old, "migrate"), files_for(query.spark, old.path, target)
     with making(query.spark, files, target) as folder:

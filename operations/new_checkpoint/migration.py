@@ -25,7 +25,6 @@ from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Proposal
 from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
-from streamstate.operations.stopped_query import newest_epoch
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import refuse_links_out
 from streamstate.snapshots.checkpoint.fork_contents import source_files
@@ -160,12 +159,11 @@ class Migration:
         return "; ".join(f"{name} ({', '.join(table.types)})" for name, table in self.old_tables.items())
 
 
-def newest(old: CheckpointFiles) -> int:
-    """Return the newest committed epoch of a query with state."""
+def check_state(old: CheckpointFiles) -> None:
+    """Raise if this is not the checkpoint of a query with state."""
     old.query_id  # noqa: B018 (raises if this is not a checkpoint)
     if not old.has_state():
         raise no_state(old)
-    return newest_epoch(old)
 
 
 def carried_sources(

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from streamstate.operations.new_checkpoint.column_pairs import tables_in
 from streamstate.operations.new_checkpoint.mapping import beside
-from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
+from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, check_state
 from streamstate.operations.new_checkpoint.preview import Previewing, sampled
 from streamstate.operations.new_checkpoint.proposal import Proposal
 from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
 from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.recorded_plan import recorded_plan
+from streamstate.operations.stopped_query import newest_epoch
 from streamstate.replay.stepping.fork_runner import BuildQuery
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import long_call
@@ -70,7 +71,8 @@ def propose_mapping(
     given = mapping or {}
     query = TargetQuery.of(build_query, mode)
     old = CheckpointFiles(checkpoint, query.spark)
-    epoch = newest(old)
+    check_state(old)
+    epoch = newest_epoch(old)
     recorded = recorded_plan(store, old.query_id, epoch)
     with temporary_folder("migrate") as folder:
         migration = Migration.planned(old, query, epoch, folder, LocalFiles(), recorded=recorded, runs=False)
