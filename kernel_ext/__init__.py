@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.restore import restore
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
     from streamstate.operations.promotion import Promotion, promote
-    from streamstate.operations.rescale import RescaleReport, rescale
-    from streamstate.operations.rescale_advice import RescaleAdvice, rescale_advice
-    from streamstate.operations.restart_policy import BackOff
-    from streamstate.operations.supervision import Supervised, supervise
+    from streamstate.operations.rescaling.advice import RescaleAdvice, rescale_advice
+    from streamstate.operations.rescaling.rescale import RescaleReport, rescale
+    from streamstate.operations.supervision.restart_policy import BackOff
+    from streamstate.operations.supervision.supervise import Supervised, supervise
     from streamstate.replay import DebugSession, Edit, EpochRun, Fork, Replay, StepReport, debug, fork, replay, step
-    from streamstate.replay.audit import Audit, AuditRecordCheck, audit, check_audit_record
-    from streamstate.replay.start_from_snapshot import initial_state, start_offsets
+    from streamstate.replay.audit import Audit, audit
     from streamstate.snapshots.capture.capture import capture
     from streamstate.snapshots.capture.epoch_commit import CaptureReport
     from streamstate.snapshots.capture.follow import Capture, CaptureStatus, follow
@@ -63,7 +62,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Audit",
-    "AuditRecordCheck",
     "BackOff",
     "Capture",
     "CaptureReport",
@@ -102,7 +100,6 @@ __all__ = [
     "bootstrap",
     "capture",
     "check",
-    "check_audit_record",
     "compact",
     "cut",
     "debug",
@@ -111,7 +108,6 @@ __all__ = [
     "export",
     "follow",
     "fork",
-    "initial_state",
     "keep",
     "migrate",
     "open_store",
@@ -127,7 +123,6 @@ __all__ = [
     "shared",
     "shared_column",
     "start",
-    "start_offsets",
     "step",
     "supervise",
 ]
@@ -140,12 +135,12 @@ _HOMES = {
     "Running": "streamstate.launch.running",
     "start": "streamstate.launch.starting",
     **dict.fromkeys(["CheckReport", "check"], "streamstate.operations.code_check"),
-    **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.rescale_advice"),
-    **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision"),
-    "BackOff": "streamstate.operations.restart_policy",
+    **dict.fromkeys(["RescaleAdvice", "rescale_advice"], "streamstate.operations.rescaling.advice"),
+    **dict.fromkeys(["Supervised", "supervise"], "streamstate.operations.supervision.supervise"),
+    "BackOff": "streamstate.operations.supervision.restart_policy",
     **dict.fromkeys(["DrillReport", "drill"], "streamstate.operations.drill"),
     **dict.fromkeys(["Promotion", "promote"], "streamstate.operations.promotion"),
-    **dict.fromkeys(["RescaleReport", "rescale"], "streamstate.operations.rescale"),
+    **dict.fromkeys(["RescaleReport", "rescale"], "streamstate.operations.rescaling.rescale"),
     "bootstrap": "streamstate.operations.new_checkpoint.bootstrap",
     "Proposal": "streamstate.operations.new_checkpoint.proposal",
     "ProposedMapping": "streamstate.operations.new_checkpoint.proposed_mapping",
@@ -159,8 +154,7 @@ _HOMES = {
         ["DebugSession", "Edit", "EpochRun", "Fork", "Replay", "StepReport", "debug", "fork", "replay", "step"],
         "streamstate.replay",
     ),
-    **dict.fromkeys(["Audit", "AuditRecordCheck", "audit", "check_audit_record"], "streamstate.replay.audit"),
-    **dict.fromkeys(["initial_state", "start_offsets"], "streamstate.replay.start_from_snapshot"),
+    **dict.fromkeys(["Audit", "audit"], "streamstate.replay.audit"),
     **dict.fromkeys(["ExportReport", "export"], "streamstate.snapshots.store.export"),
     **dict.fromkeys(["RecordedFrame", "record", "recorded"], "streamstate.snapshots.capture.recording.record"),
     "Recorder": "streamstate.snapshots.capture.recording.recorder",

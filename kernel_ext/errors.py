@@ -1,8 +1,8 @@
 """The errors of streamstate, in one tree.
 
-Import them from here: ``from streamstate.errors import UnknownEpochError``. Each message says what is wrong, what would
-be right, and what to do next. Each error is also a fitting builtin exception, so code that does not know streamstate
-can catch it.
+Import them from here: ``from streamstate.errors import UnknownEpochError``. A message names the fault, lists what would
+be right, and hints at the next step. Each error is also a fitting builtin exception, so code that does not know
+streamstate can catch it.
 
 StreamStateError
 ├── UnknownNameError (LookupError): no such name or epoch
@@ -151,7 +151,7 @@ def wording(surface: Surface) -> Iterator[None]:
 
 
 def worded(python: str, *, line: str | None = None, magic: str | None = None, command: str | None = None) -> str:
-    """What to do next, in the words of what the person typed into.
+    """Return the next step in the words of the interface in use: Python, a magic, or a terminal.
 
     Args:
         python: in Python, and wherever there are no other words.

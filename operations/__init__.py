@@ -1,1 +1,1 @@
-"""Changing how many partitions a query's state has, letting a fork take over, and going on after a failure."""
+"""Keeping a query running and changing it: check, rescale, promote, migrate, restore, supervise, and drill failures."""

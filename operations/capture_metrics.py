@@ -1,4 +1,4 @@
-"""What a background capture does, as metrics for Prometheus."""
+"""Prometheus metrics of a background capture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _QUERY = ("query",)
 
 
 class CaptureMetrics(Collector):
-    """The metrics of one capture: what its passes did, and how far behind it is whenever they are scraped.
+    """The metrics of one capture: the results of its passes, and its lag at each scrape.
 
     Pass :meth:`observe` to :func:`streamstate.follow` as ``on_pass``, and the capture that it returns to
     :meth:`attach`. Register it with a registry of your own, or serve it with :meth:`served`.
@@ -94,7 +94,7 @@ class CaptureMetrics(Collector):
             thread.join()
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics now; a registry calls this."""
+        """Yield the metrics now; a registry calls this."""
         if self._capture is not None:
             yield from self._counts(self._capture.name)
             yield from self._position(self._capture)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def recorded_plan(store: Store | str | Path | None, query_id: str, epoch: int) -> QueryPlan | None:
-    """The plan of a query at an epoch; None if it was not recorded, or without a store.
+    """Return the plan of a query at an epoch; None if it was not recorded, or without a store.
 
     Raises:
         UnknownQueryError: the store does not have the query.

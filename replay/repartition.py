@@ -1,7 +1,7 @@
 """Repartitioning: Spark rewrites a query's state for another number of partitions, as one more epoch.
 
-This is the only module that calls Spark's repartitioning. Rescaling (:mod:`streamstate.operations.rescale`) uses it for
-stopped queries, and stepping uses it to repeat what the original of a fork did.
+This is the only module that calls Spark's repartitioning. :mod:`streamstate.operations.rescaling.rescale` uses it for
+stopped queries, and stepping uses it to repeat the repartitioning of a fork's original.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Replay:
 
     @property
     def same(self) -> bool:
-        """Whether every replayed epoch has the same state as in the original."""
+        """True if every replayed epoch has the same state as in the original."""
         return self.comparison.same
 
     def __repr__(self) -> str:
@@ -170,7 +170,7 @@ def _span(original: CheckpointFiles, epochs: range | tuple[int, int] | str) -> t
 def _settings(
     conf: Mapping[str, Any], original: CheckpointFiles, first: int, partitions: int | None, spark: SparkSession
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The settings of a replay's runs, as Spark spells them, and those that its first epoch fixes."""
+    """Return the settings of a replay's runs, as Spark spells them, and those that its first epoch fixes."""
     settings = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in conf.items()}
     planned = original.planned(first)
     fixed = planned.conf if planned is not None else {}

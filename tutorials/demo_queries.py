@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _RECORD = "demo.json"
 _POLL_SECONDS = 0.1
 _LINE_SECONDS = 15.0
-_RESTART = ss.BackOff(first=0)  # on a busy machine, a Python worker can be too slow to start
+_RESTART = ss.BackOff(initial_wait=0)  # on a busy machine, a Python worker can be too slow to start
 _EPOCHS_TO_LOOK_AT = 2
 _BAR = "  {desc}  {bar:24}  {n:>3} of {total} epochs  {elapsed}{postfix}"
 

@@ -72,7 +72,7 @@ PAGES = {
         (
             f"{_CORE}.operations.checkup.examine.examine",
             f"{_CORE}.operations.checkup.report.Checkup",
-            f"{_CORE}.operations.checkup.report.Finding",
+            f"{_CORE}.operations.checkup.report.CheckupFinding",
             f"{_CORE}.operations.checkup.report.StoreState",
             f"{_CORE}.operations.checkup.state_tables.TableReading",
             f"{_CORE}.operations.capture_metrics.CaptureMetrics",
@@ -82,7 +82,7 @@ PAGES = {
         "Forking, stepping, replaying",
         "Go back to an epoch of a query, and run forward again.",
         (
-            *("fork", "Fork", "Edit", "initial_state", "start_offsets", "step", "StepReport", "EpochRun"),
+            *("fork", "Fork", "Edit", "step", "StepReport", "EpochRun"),
             *("replay", "Replay", "debug", "DebugSession"),
         ),
     ),
@@ -106,8 +106,7 @@ PAGES = {
         "Check whether a query is deterministic, and find out what makes it differ.",
         (
             *("audit", "Audit", f"{_CORE}.replay.audit.report.AuditedReplay"),
-            *(f"{_CORE}.replay.audit.report.Divergence", f"{_CORE}.state_inspect.suspects.suspect.Suspect"),
-            *("check_audit_record", "AuditRecordCheck"),
+            *(f"{_CORE}.replay.audit.report.AuditDivergence", f"{_CORE}.state_inspect.suspects.suspect.Suspect"),
         ),
     ),
     "recovery": Page(

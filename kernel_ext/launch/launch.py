@@ -1,4 +1,4 @@
-"""What a query is started with (frame, checkpoint, output mode, sink, trigger), and checks of its plan before that."""
+"""The frame, checkpoint, output mode, sink and trigger of a query to start, and checks of its plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamstate.operations.restart_policy import BackOff
+    from streamstate.operations.supervision.restart_policy import BackOff
     from streamstate.snapshots.capture.recording.recorder import Recorder
     from streamstate.variables.shared_variable import SharedVariable
 
@@ -29,7 +29,7 @@ _APPEND_ONLY = {"parquet", "json", "csv", "orc", "text"}
 
 @dataclass(frozen=True)
 class Sink:
-    """Where the query's results go. Its state is captured in any case."""
+    """The destination of a query's results. Its state is captured in any case."""
 
     format: str
     path: str | None = None
@@ -64,7 +64,7 @@ class Sink:
 
 
 def trigger_options(text: str | None) -> dict[str, Any]:
-    """The arguments of ``writeStream.trigger``; none without a trigger: process data as it arrives."""
+    """Return the arguments of ``writeStream.trigger``; none without a trigger: process data as it arrives."""
     if text is None:
         return {}
     if text in ("once", "available-now"):
@@ -96,7 +96,7 @@ class Launch:
 
     @property
     def ends(self) -> bool:
-        """Whether the query ends by itself once it has processed the available input."""
+        """True if the query ends by itself once it has processed the available input."""
         return self.trigger in ("once", "available-now")
 
     def check_resumes(self, committed: Sequence[int]) -> None:
@@ -108,7 +108,7 @@ class Launch:
             )
 
     def recorders(self) -> list[Recorder]:
-        """What records the query's input in this process."""
+        """Return the recorders of the query's input in this process."""
         from streamstate.snapshots.capture.recording.record import recorders_of
 
         return recorders_of(self.frame)

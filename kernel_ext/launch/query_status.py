@@ -43,7 +43,7 @@ class QueryStatus:
 
 
 def status_line(status: QueryStatus) -> str:
-    """A status in one line, which changes only when there is news."""
+    """Return a status in one line, which changes only when there is news."""
     epoch = "no epoch captured yet" if status.epoch is None else f"captured up to epoch {status.epoch}"
     behind = f", {status.behind} behind" if status.behind else ""
     rows = f", {status.rows:,} rows of state" if status.rows is not None else ""
@@ -53,23 +53,23 @@ def status_line(status: QueryStatus) -> str:
 
 
 def full_line(status: QueryStatus) -> str:
-    """A status in one line, with what its capture is doing."""
+    """Return a status in one line, with the state of its capture."""
     return f"{status_line(status)} (capture {status.capture})"
 
 
 def line_html(name: str, line: str) -> str:
-    """A line that begins with a query's name, as HTML without a sign: it may be read long after it was shown."""
+    """Return a line that begins with a query's name, as HTML without a sign: it may be read long after it was shown."""
     return f"<p><b>{escape(name)}</b>{escape(line.removeprefix(name))}</p>"
 
 
 def status_table(statuses: Iterable[QueryStatus]) -> SummaryTable:
-    """The status of several queries, one per row."""
+    """Return the status of several queries, one per row."""
     rows = [_row(status) for status in statuses]
     return SummaryTable(_COLUMNS, rows, empty=NO_QUERIES, caption=caption())
 
 
 def caption() -> str:
-    """The caption of a table of queries, with the time, because a saved notebook keeps the table."""
+    """Return the caption of a table of queries, with the time, because a saved notebook keeps the table."""
     from streamstate.state_inspect.values import timestamp  # loads the engines that read state
 
     return f"Streaming queries at {timestamp(datetime.now(UTC).replace(microsecond=0))}"
@@ -95,7 +95,7 @@ def _rate(rate: float) -> str:
 
 
 def _error_cell(error: str | None) -> TableCell:
-    """The first line of an error, shortened; the full text is the tooltip and the value."""
+    """Return the first line of an error, shortened; the full text is the tooltip and the value."""
     if error is None:
         return TableCell(None)
     line = error.strip().splitlines()[0] if error.strip() else error

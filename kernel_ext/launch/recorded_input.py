@@ -11,7 +11,7 @@ from streamstate.snapshots.store.layout import Layout
 
 
 def with_recorded_input(launch: Launch, layout: Layout, *, record_input: bool) -> Launch:
-    """The launch of a query that was checked, with recordings in place of the sources that may lose their input.
+    """Return the launch of a query that was checked, with recordings in place of the sources that may lose their input.
 
     Raises:
         QueryError: the query has run otherwise before, or a source cannot be recorded.
@@ -48,7 +48,7 @@ def with_recorded_input(launch: Launch, layout: Layout, *, record_input: bool) -
 
 
 def _check_goes_on(launch: Launch, layout: Layout, sources: list[int], *, record_input: bool) -> None:
-    """Raise unless a query that has run before goes on with the sources that its checkpoint knows."""
+    """Raise if a query that has run before has other sources than its checkpoint."""
     from streamstate.snapshots.store.delta import open_table
 
     if not CheckpointFiles(launch.checkpoint, launch.frame.sparkSession).committed():
@@ -56,11 +56,11 @@ def _check_goes_on(launch: Launch, layout: Layout, sources: list[int], *, record
     recorded = any(open_table(layout.recording(launch.name, at)) is not None for at in sources)
     if recorded and not record_input:
         raise QueryError(
-            f"The input of {launch.name} was recorded so far, and its checkpoint says how far it has read that.\n"
+            f"The input of {launch.name} was recorded so far, and its checkpoint holds offsets of that recording.\n"
             "Go on with --record-input (record_input=True), or use another name."
         )
     if record_input and not recorded:
         raise QueryError(
-            f"The checkpoint of {launch.name} says how far it has read its sources themselves, which were not recorded."
+            f"The checkpoint of {launch.name} started without input recording."
             "\nRecord the input from the beginning: use another name, or another checkpoint."
         )

@@ -12,14 +12,14 @@ from weakref import WeakValueDictionary
 
 from streamstate.errors import CaptureError, QueryError, StreamStateError, WaitTimeoutError
 from streamstate.launch.query_status import QueryStatus, full_line, line_html, status_line
-from streamstate.operations.restart_policy import failure_of
+from streamstate.operations.supervision.restart_policy import failure_of
 from streamstate.snapshots.capture.plan import CaptureInterval
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.launch.launch import Launch
-    from streamstate.operations.supervision import Supervised
+    from streamstate.operations.supervision.supervise import Supervised
     from streamstate.snapshots.capture.follow import Capture
     from streamstate.snapshots.capture.plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
@@ -81,7 +81,7 @@ class Running:
             self._versions = VersionPump(launch.shared, launch.checkpoint, launch.frame.sparkSession, self._goes_on)
 
     def _goes_on(self) -> bool:
-        """Whether the query may still commit epochs."""
+        """Check that the query may still commit epochs."""
         return self.state in ACTIVE
 
     @property
@@ -96,7 +96,7 @@ class Running:
 
     @property
     def state(self) -> str:
-        """What the query is doing: one of the states of :class:`QueryStatus`."""
+        """The query's state: one of those of :class:`QueryStatus`."""
         if self._supervising:
             return "restarting" if self.supervised is not None and self.supervised.restarting else "running"
         if self.query is None:
@@ -108,7 +108,7 @@ class Running:
         return "stopped" if self._stopped or self.launch is None or not self.launch.ends else "finished"
 
     def status(self) -> QueryStatus:
-        """The status of the query and its capture at this moment."""
+        """Return the status of the query and its capture at this moment."""
         captured = self.capture.status
         return QueryStatus(
             name=self.name,
@@ -144,7 +144,7 @@ class Running:
         Raises:
             QueryError: if the query failed, or ended before the epoch.
             CaptureError: if the capture failed.
-            WaitTimeoutError: if the timeout expired; the query and its capture go on.
+            WaitTimeoutError: if the timeout expired; the query and its capture continue.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         goal = self._goal(epoch)
@@ -161,7 +161,7 @@ class Running:
     def stop(self, *, on_status: Callable[[QueryStatus], None] | None = None) -> None:
         """Stop the query, capture what it has committed, then stop the capture.
 
-        A query that runs elsewhere goes on; only its capture stops.
+        A query that runs elsewhere continues; only its capture stops.
 
         Args:
             on_status: called with the status about five times per second. If it raises, the capture still finishes
@@ -185,7 +185,7 @@ class Running:
         self.capture.stop()
 
     def _goal(self, epoch: int | None) -> int | None:
-        """The epoch to wait for; None to wait until the query ends.
+        """Return the epoch to wait for; None to wait until the query ends.
 
         Decided once: a query that never pauses is always ahead of its capture.
         """
@@ -194,7 +194,7 @@ class Running:
         return max(self.capture.committed(), 0)
 
     def _reached(self, epoch: int | None, goal: int | None) -> int | None:
-        """The newest captured epoch if the wait is over, else None."""
+        """Return the newest captured epoch if the wait is over, else None."""
         # In this order: once supervision is over, the failure says why the query is not restarted.
         if not self._supervising and (failure := self._failure()):
             raise QueryError(f"{self.name} failed: {failure}\n.query.exception() of its handle has the full error.")
@@ -210,7 +210,7 @@ class Running:
         return newest
 
     def _reached_running(self, goal: int) -> int | None:
-        """The same for a query that is still running."""
+        """Return the same for a query that is still running."""
         try:
             return self._captured(goal)
         except CaptureError:
@@ -220,7 +220,7 @@ class Running:
 
     @property
     def _supervising(self) -> bool:
-        """Whether the query is restarted if it fails."""
+        """True while the query is restarted if it fails."""
         return self.supervised is not None and not self.supervised.over
 
     @property
@@ -228,28 +228,28 @@ class Running:
         return self.query is not None and not self._supervising and not self.query.isActive
 
     def _captured(self, epoch: int | None) -> int | None:
-        """The newest captured epoch, or None if ``epoch`` (by default, what is committed) is not captured yet."""
+        """Return the newest captured epoch; None if ``epoch`` (by default, all that is committed) is not yet."""
         try:
             return self.capture.wait(epoch, timeout=_POLL_SECONDS)
         except WaitTimeoutError:
             return None
 
     def _failure(self) -> str | None:
-        """Why the query failed, also while it is about to be restarted."""
+        """Return the reason of the query's failure, also while it is about to be restarted."""
         if self.supervised is not None and (self.supervised.restarting or self.supervised.given_up):
             why = f" (not started again: {self.supervised.given_up})" if self.supervised.given_up else ""
             return f"{self.supervised.error}{why}"
         return None if self.query is None or self.query.isActive else failure_of(self.query)
 
     def _unrecorded(self) -> str | None:
-        """Why the input is not recorded any more, if that failed for good."""
+        """Return the reason if the input is no longer recorded."""
         for recorder, supervised in self._recorders.items():
             if recorder.error is not None and (supervised is None or supervised.over):
                 return f"the recorder of {recorder.path} failed: {recorder.error}"
         return None
 
     def _unwritten(self) -> str | None:
-        """Why versions of shared variables are not written to the store."""
+        """Return the reason if versions of shared variables are not written to the store."""
         return None if self._versions is None else self._versions.error
 
     def _stop_recorders(self) -> None:
@@ -259,7 +259,7 @@ class Running:
             recorder.stop(self.name)
 
     def _rows(self) -> int | None:
-        """What Spark counted in its newest epoch; before the first one of a run, the rows in the store."""
+        """Return Spark's count of state rows in its newest epoch; before the first one of a run, that in the store."""
         progress = None if self.query is None else self.query.lastProgress
         operators = progress["stateOperators"] if progress else ()
         if operators:

@@ -35,11 +35,11 @@ class StatusDrawing:
         return asdict(self)
 
     def text(self) -> str:
-        """The line."""
+        """Return the line."""
         return f"{self.name} is {self.state}{self.rest}"
 
     def html(self) -> str:
-        """The line in the past tense and without the sign, because a saved notebook keeps it."""
+        """Return the line in the past tense and without the sign, because a saved notebook keeps it."""
         return line_html(self.name, f"{self.name} was {self.state}{self.rest}")
 
 
@@ -54,11 +54,11 @@ class RunningModel(ViewModel[StatusSelection]):
         self._running = running
 
     def newest(self) -> object:
-        """The status, without what changes all the time."""
+        """Return the status, without what changes constantly."""
         return self.view(StatusSelection())
 
     def view(self, selection: StatusSelection) -> StatusDrawing:
-        """The status now."""
+        """Return the status now."""
         try:
             status = self._running.newest.status()
         except Exception as problem:  # noqa: BLE001 (py4j raises many errors when the JVM is gone; the line shows it)
@@ -68,12 +68,12 @@ class RunningModel(ViewModel[StatusSelection]):
         return StatusDrawing(self.name, status.state, rest, cell.sign, cell.colour)
 
     def acted(self, selection: StatusSelection, action: str, value: Any, kept: Any) -> StatusSelection:
-        """The same selection."""
+        """Return the same selection."""
         return selection
 
 
 class RunningView(View[StatusSelection]):
-    """Shows what a query is doing, in one line. A query's handle shows this view at the end of a notebook's cell."""
+    """Shows a query's status in one line. A query's handle shows this view at the end of a notebook's cell."""
 
     def __init__(self, running: Running) -> None:
         super().__init__(RunningModel(running), StatusSelection())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def chosen_variables(
     store: str, given: Sequence[str | SharedVariable], options: Mapping[str, str] | None
 ) -> dict[str, SharedVariable]:
-    """The variables for some names, or for the variables themselves, by name.
+    """Return the variables for some names, or for the variables themselves, by name.
 
     Raises:
         InvalidArgumentError: it is no sequence of names and variables.
@@ -48,7 +48,7 @@ def chosen_variables(
 
 
 def with_shared_variables(launch: Launch, variables: Mapping[str, SharedVariable]) -> Launch:
-    """The launch of a query that was checked, whose epochs are bound to some variables.
+    """Return the launch of a query that was checked, whose epochs are bound to some variables.
 
     Raises:
         QueryError: the query has run before, with other sources.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamstate.errors import NotACheckpointError, QueryError
 from streamstate.launch.launch import Launch, Sink, check_state, trigger_options
 from streamstate.launch.recorded_input import with_recorded_input
 from streamstate.launch.running import ACTIVE, Running
 from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
-from streamstate.operations.rescale_rollback import recover
+from streamstate.operations.rescaling.rollback import recover_rescale
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.capture.plan import CaptureInterval
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -28,15 +29,21 @@ from streamstate.snapshots.store.registry import check_name_free, check_store, r
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamstate.operations.restart_policy import BackOff
+    from streamstate.operations.supervision.restart_policy import BackOff
     from streamstate.snapshots.capture.plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
     from streamstate.variables.shared_variable import SharedVariable
+
+Say: TypeAlias = "Callable[[str], object]"
 
 EXAMPLE = 'spark.readStream.schema("carrier string, delay int").json("flights").groupBy("carrier").avg("delay")'
 
 STARTED: dict[str, Running] = {}
 """The queries that :func:`start` started in this process, by name."""
+
+
+def _silent(_line: str) -> None:
+    """Say nothing."""
 
 
 def start(
@@ -108,9 +115,15 @@ def start(
     variables = chosen_variables(path, shared, storage_options)
     own = location(checkpoint or checkpoint_beside(path, name))
     launch = Launch(name, streaming, own, mode, Sink.parse(sink), trigger, partitions, restart)
-    check_launch(launch, layout)
+    check_launch(launch, layout, _warn)
     launch = with_shared_variables(with_recorded_input(launch, layout, record_input=record_input), variables)
-    return start_launch(launch, path, STARTED, every=every, storage_options=storage_options)
+    return start_launch(launch, path, STARTED, every=every, storage_options=storage_options, repaired=_warn)
+
+
+def _warn(line: str) -> None:
+    from streamstate.snapshots.spark.session import StreamStateWarning
+
+    warnings.warn(line, StreamStateWarning, stacklevel=4)
 
 
 def check_options(
@@ -123,17 +136,24 @@ def check_options(
     check_store(layout)
 
 
-def check_launch(launch: Launch, layout: Layout) -> None:
-    """Check the frame and the checkpoint of a query that is about to start."""
-    from streamstate.operations.promotion import switch
+def check_launch(launch: Launch, layout: Layout, repaired: Say = _silent) -> None:
+    """Check the frame and the checkpoint of a query that is about to start.
 
+    ``repaired`` is called with a line if a promotion of the checkpoint was interrupted.
+    """
     check_state(launch.frame)
     check_mode(launch.frame, launch.mode)
-    spark = launch.frame.sparkSession
-    switch.recover(launch.checkpoint, spark)
-    switch.check_not_replaced(launch.checkpoint, spark)
-    query_id = _query_id(launch.checkpoint, spark)
+    _finish_promotion(launch, repaired)
+    query_id = _query_id(launch.checkpoint, launch.frame.sparkSession)
     check_name_free(layout, launch.name, query_id, launch.checkpoint)
+
+
+def _finish_promotion(launch: Launch, repaired: Say) -> None:
+    """Complete or reverse a promotion that was interrupted, and refuse a checkpoint that a fork has replaced."""
+    from streamstate.operations.promotion.switch import prepare_start
+
+    if done := prepare_start(launch.checkpoint, launch.frame.sparkSession):
+        repaired(f"An interrupted promotion of {launch.name} {done}.")
 
 
 def start_launch(
@@ -143,14 +163,21 @@ def start_launch(
     *,
     every: Every,
     storage_options: Mapping[str, str] | None,
-    say: Callable[[str], object] = lambda _line: None,
+    say: Say = _silent,
+    repaired: Say | None = None,
 ) -> Running:
     """Start a query that was checked, replacing the one of the same name among those known.
 
-    ``say`` is called with lines for the user, such as where the query resumes.
+    Args:
+        launch: the query.
+        store: the store to capture into.
+        known: the running queries by name; the new one is added.
+        every: the pace of the capture.
+        storage_options: deltalake's options for the store.
+        say: called with lines for the user, such as the epoch after which the query resumes.
+        repaired: called with a line for each change of the checkpoint that was interrupted; by default ``say``.
     """
-    from streamstate.operations.promotion import switch
-    from streamstate.operations.supervision import Supervised
+    from streamstate.operations.supervision.supervise import Supervised
     from streamstate.snapshots.capture.follow import following
     from streamstate.snapshots.spark.session import advise
     from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
@@ -159,16 +186,16 @@ def start_launch(
     previous = known.get(launch.name)
     was_running = previous is not None and previous.state in ("running", "restarting")
     _check_exclusive(launch, known)
-    if promotion := switch.recover(launch.checkpoint, spark):
-        say(f"An interrupted promotion of {launch.name} {promotion}.")
+    _finish_promotion(launch, repaired or say)
     checkpoint = CheckpointFiles(launch.checkpoint, spark)
     launch.check_resumes(checkpoint.committed())
     advise(spark)
     if previous is not None:
         previous.stop()
-    undone = recover(checkpoint, spark)
-    if undone is not None:
-        say(f"An interrupted rescale of {launch.name} was undone: it has {undone.partitions} partitions, as before.")
+    if (undone := recover_rescale(checkpoint, spark)) is not None:
+        (repaired or say)(
+            f"An interrupted rescale of {launch.name} was undone: it has {undone.partitions} partitions, as before."
+        )
     _announce(launch, checkpoint, say, was_running=was_running)
     layout = Layout.at(store, storage_options)
     since = _plan_since(layout, launch.name, checkpoint.committed())
@@ -208,7 +235,7 @@ def start_launch(
 
 
 def streaming_frame(value: Any, what: str) -> DataFrame:
-    """The value, if it is a streaming DataFrame; an error calls it ``what``, such as "The cell's value"."""
+    """Return the value, if it is a streaming DataFrame; an error calls it ``what``, such as "The cell's value"."""
     from pyspark.sql import DataFrame
 
     require_classic(value)
@@ -222,13 +249,13 @@ def streaming_frame(value: Any, what: str) -> DataFrame:
 
 
 def checkpoint_beside(store: str, name: str) -> str:
-    """The default checkpoint of a query: beside the store, never in it."""
+    """Return the default checkpoint of a query: beside the store, never in it."""
     folder, _, last = store.rpartition("/")
     return f"{folder}/{'checkpoints' if last == 'store' else f'{last}-checkpoints'}/{name}"
 
 
 def _query_id(checkpoint: str, spark: SparkSession) -> str | None:
-    """The id of the query that owns a checkpoint; None if the path is free."""
+    """Return the id of the query that owns a checkpoint; None if the path is free."""
     try:
         return CheckpointFiles(checkpoint, spark).query_id
     except NotACheckpointError:
@@ -242,7 +269,7 @@ def _query_id(checkpoint: str, spark: SparkSession) -> str | None:
 
 
 def _plan_since(layout: Layout, name: str, committed: Sequence[int]) -> int:
-    """The first epoch whose state is that of the code that starts now.
+    """Return the first epoch whose state is that of the code that starts now.
 
     That is the next one or, if the checkpoint was written for the code, as by a migration, the only one that it has.
     """
@@ -268,7 +295,7 @@ def _check_exclusive(launch: Launch, known: Mapping[str, Running]) -> None:
             )
 
 
-def _announce(launch: Launch, checkpoint: CheckpointFiles, say: Callable[[str], object], *, was_running: bool) -> None:
+def _announce(launch: Launch, checkpoint: CheckpointFiles, say: Say, *, was_running: bool) -> None:
     """Say if a query resumes instead of starting from the beginning."""
     committed = checkpoint.committed()
     stopped = f"{launch.name} was stopped. " if was_running else ""

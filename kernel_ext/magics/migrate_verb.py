@@ -133,11 +133,11 @@ def _changed(
 def _check_sources(old: CheckpointFiles, changed: Launch) -> None:
     """Refuse sources of which nothing says where they go on."""
     from streamstate.operations.new_checkpoint.migration import carried_sources
-    from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
+    from streamstate.operations.new_checkpoint.target_query import TargetQuery
 
     planned = old.planned(old.committed()[-1]) if old.committed() else None
     if planned is not None:
-        carried_sources(PlannedQuery.of(lambda: changed.frame, changed.mode), planned, None)
+        carried_sources(TargetQuery.of(lambda: changed.frame, changed.mode), planned, None)
 
 
 def _say_proposed(query: KnownQuery, changed: Launch, store: Store) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import TYPE_CHECKING, Any
 
 from streamstate.command_line.argument_types import KEY_HELP, count, epoch, epochs
@@ -299,7 +298,6 @@ def _audit_arguments(parser: MagicParser) -> None:
         type=count,
         help="the number of partitions of one more replay (default: one more than the query has)",
     )
-    parser.add("--record", metavar="FILE", completes="path", help="write the findings to a new JSON file")
     add_code(parser)
     add_output(parser, "keep the audit in a variable")
 
@@ -311,8 +309,6 @@ def _audit(notebook: NotebookContext, args: argparse.Namespace) -> Audit:
     __tracebackhide__ = True
     query = known_query(notebook, args.name)
     code = code_of(notebook, query, args.query, args.mode)
-    if args.record is not None and os.path.exists(args.record):  # noqa: PTH110 (the path as it was typed)
-        raise InvalidArgumentError(f"The --record file {args.record} already exists. Use a new file.")
     with notebook.working(stays=f"{query.name} is unchanged, and the replays were deleted.") as progress:
         found = audit(
             code.build,
@@ -325,8 +321,6 @@ def _audit(notebook: NotebookContext, args: argparse.Namespace) -> Audit:
             progress=progress.of(query.name),
         )
         progress.line = f"{query.name} was replayed."
-    if args.record is not None:
-        found.save(args.record)
     notebook.assign(args.output, found)
     return found
 

@@ -18,8 +18,8 @@ from streamstate.magics.progress import CaptureProgress
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
-    from streamstate.operations.rescale import RescaleReport
-    from streamstate.operations.rescale_advice import RescaleAdvice
+    from streamstate.operations.rescaling.advice import RescaleAdvice
+    from streamstate.operations.rescaling.rescale import RescaleReport
     from streamstate.widgets.progress import Progress
 
 
@@ -50,7 +50,7 @@ def restart(notebook: NotebookContext, launch: Launch, running: Running) -> Runn
 
 
 def _advise(notebook: NotebookContext, running: Running) -> RescaleAdvice:
-    from streamstate.operations.rescale_advice import rescale_advice
+    from streamstate.operations.rescaling.advice import rescale_advice
 
     return rescale_advice(notebook.open(query=running.name)[running.name], query=running.query)
 
@@ -106,7 +106,7 @@ def _check(launch: Launch, checkpoint: CheckpointFiles, partitions: int) -> None
 
 
 def _repartition(launch: Launch, checkpoint: CheckpointFiles, partitions: int, progress: Progress) -> RescaleReport:
-    from streamstate.operations.rescale import rescale
+    from streamstate.operations.rescaling.rescale import rescale
 
     finish_epoch(launch, checkpoint, progress)
     return rescale(checkpoint.path, partitions, spark=launch.frame.sparkSession, progress=progress.of(launch.name))

@@ -24,7 +24,7 @@ from streamstate.launch.starting import (
 from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, require_cell
-from streamstate.operations.restart_policy import BackOff
+from streamstate.operations.supervision.restart_policy import BackOff
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.output_modes import MODES
 from streamstate.snapshots.store.layout import Layout
@@ -120,7 +120,7 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Runn
     restart = None if args.restart is None else BackOff(restarts=args.restart)
     sink = Sink.parse(args.sink)
     launch = Launch(args.name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions, restart)
-    check_launch(launch, layout)
+    check_launch(launch, layout, print)
     launch = with_recorded_input(launch, layout, record_input=args.record_input)
     launch = with_shared_variables(launch, variables)
     pace = args.every or notebook.settings.every

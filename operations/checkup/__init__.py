@@ -1,9 +1,9 @@
-"""What a checkpoint says about its capture: what can be captured, at what cost, and which settings to change."""
+"""Checkups of a checkpoint: the epochs that can be captured, their cost, and settings to change."""
 
 from __future__ import annotations
 
 from streamstate.operations.checkup.examine import examine
-from streamstate.operations.checkup.report import Checkup, Finding, StoreState
+from streamstate.operations.checkup.report import Checkup, CheckupFinding, StoreState
 from streamstate.operations.checkup.state_tables import TableReading
 
-__all__ = ["Checkup", "Finding", "StoreState", "TableReading", "examine"]
+__all__ = ["Checkup", "CheckupFinding", "StoreState", "TableReading", "examine"]

@@ -1,10 +1,10 @@
-"""What a checkup says of damaged files, and which epochs can be captured all the same."""
+"""Findings on damaged files, and the epochs that can be captured all the same."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from streamstate.operations.checkup.report import Finding, Level, StoreState
+from streamstate.operations.checkup.report import CheckupFinding, Level, StoreState
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import BACKUP
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
@@ -14,7 +14,7 @@ _SHOWN = 10
 
 
 def whole_epochs(checkpoint: CheckpointFiles, committed: Sequence[int], start: NextStart) -> list[int]:
-    """The committed epochs that can be captured.
+    """Return the committed epochs that can be captured.
 
     Files of older epochs are looked up, and read only if Spark cannot restart.
     """
@@ -28,25 +28,29 @@ def whole_epochs(checkpoint: CheckpointFiles, committed: Sequence[int], start: N
     return found
 
 
-def damage_findings(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
-    """What is damaged, and what to do."""
+def damage_findings(
+    checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None
+) -> Iterator[CheckupFinding]:
+    """Yield a finding for each damaged file, with a way out."""
     for damage in start.damages[:_SHOWN]:
         effect = " Spark cannot restart." if damage.stops else ""
         level: Level = "problem" if damage.stops or damage.hides_state else "warning"
-        yield Finding(level, f"{damage}.{effect} {damage.advice}", file=damage.file)
+        yield CheckupFinding(level, f"{damage}.{effect} {damage.advice}", file=damage.file)
     if len(start.damages) > _SHOWN:
-        yield Finding("problem", f"{len(start.damages) - _SHOWN} other files are damaged.")
+        yield CheckupFinding("problem", f"{len(start.damages) - _SHOWN} other files are damaged.")
     if start.can_restart is False:
         yield from _way_out(checkpoint, start, store)
     if start.unknown:
-        yield Finding("note", f"Whether Spark can restart is not known. {start.unknown}")
+        yield CheckupFinding("note", f"Whether Spark can restart is not known. {start.unknown}")
     if start.unread:
         size = f"{start.unread / (1 << 30):.1f} GiB"
-        yield Finding("note", f"Of {size} of RocksDB's data files only the sizes were compared, not the checksums.")
+        yield CheckupFinding(
+            "note", f"Of {size} of RocksDB's data files only the sizes were compared, not the checksums."
+        )
 
 
-def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None) -> Iterator[Finding]:
-    """From where the query can go on if there is no backup."""
+def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | None) -> Iterator[CheckupFinding]:
+    """Yield the ways to continue the query without a backup."""
     ways = []
     if start.whole is not None:
         ways.append(
@@ -57,4 +61,4 @@ def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | 
         restore = f"streamstate restore {store.path} {store.name} --at {store.newest} --to PATH{code}"
         ways.append(f"from epoch {store.newest} of the store: {restore}")
     if ways:
-        yield Finding("note", f"Without a backup, the query can go on {', or '.join(ways)}.")
+        yield CheckupFinding("note", f"Without a backup, the query can go on {', or '.join(ways)}.")

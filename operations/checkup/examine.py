@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import CheckpointError, DamagedCheckpointError, UnsupportedStateError
 from streamstate.operations.checkup.damaged_files import damage_findings, whole_epochs
 from streamstate.operations.checkup.query_advice import advice_findings
-from streamstate.operations.checkup.report import Checkup, Finding, StoreState
+from streamstate.operations.checkup.report import Checkup, CheckupFinding, StoreState
 from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
 from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
 from streamstate.operations.checkup.store_state import store_findings, store_state
@@ -109,7 +109,7 @@ def examine(
 
 
 def _query_id(checkpoint: CheckpointFiles) -> str | None:
-    """The query's id; None if its file is damaged."""
+    """Return the query's id; None if its file is damaged."""
     try:
         return checkpoint.query_id
     except DamagedCheckpointError:
@@ -117,30 +117,30 @@ def _query_id(checkpoint: CheckpointFiles) -> str | None:
 
 
 def spark_of(conf: Mapping[str, str]) -> str:
-    """Which Spark planned an epoch, by the settings that it pinned the query to: ``4.2``, ``4.0 or 4.1``."""
+    """Return the version of Spark that planned an epoch, from the settings it pinned: ``4.2``, ``4.0 or 4.1``."""
     return next((version for setting, version in _SINCE if setting in conf), "before 4.0" if conf else "unknown")
 
 
 def _tables(
     checkpoint: CheckpointFiles, epoch: int | None, committed: Sequence[int]
-) -> tuple[Sequence[TableReading], list[Finding]]:
-    """The state tables, and what there is to say of them."""
+) -> tuple[Sequence[TableReading], list[CheckupFinding]]:
+    """Return the state tables, and findings on them."""
     if not committed:
-        return (), [Finding("warning", "No epoch is committed yet. Look again once the query has run.")]
+        return (), [CheckupFinding("warning", "No epoch is committed yet. Look again once the query has run.")]
     if not checkpoint.has_state():
-        return (), [Finding("note", "There is no state to capture.")]
+        return (), [CheckupFinding("note", "There is no state to capture.")]
     if epoch is None:
         return (), []
     try:
         tables = table_readings(checkpoint, epoch)
     except DamagedCheckpointError:
-        return (), []  # what is damaged is found by itself
+        return (), []  # the findings on damaged files say why
     except (CheckpointError, UnsupportedStateError) as error:
-        return (), [Finding("problem", " ".join(str(error).splitlines()))]
+        return (), [CheckupFinding("problem", " ".join(str(error).splitlines()))]
     return tables, [*_reading_findings(tables)]
 
 
-def _reading_findings(tables: Sequence[TableReading]) -> Iterator[Finding]:
+def _reading_findings(tables: Sequence[TableReading]) -> Iterator[CheckupFinding]:
     """One finding for each reason for which tables are not read from their changelogs."""
     others: dict[tuple[str, str, tuple[str, str] | None], list[str]] = {}
     for table in tables:
@@ -151,6 +151,6 @@ def _reading_findings(tables: Sequence[TableReading]) -> Iterator[Finding]:
         costs += [] if reads == CHANGES else ["costs as much as reading the whole state"]
         cost = f"capturing an epoch of {', '.join(names)} {', and '.join(costs)}"
         if setting is None:
-            yield Finding("note", f"{because}: {cost}.")
+            yield CheckupFinding("note", f"{because}: {cost}.")
         else:
-            yield Finding("warning", f"{because}: {cost}. Restart the query with this setting.", setting)
+            yield CheckupFinding("warning", f"{because}: {cost}. Restart the query with this setting.", setting)

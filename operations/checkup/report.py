@@ -1,4 +1,4 @@
-"""What a checkup found, as data and as text."""
+"""The report of a checkup, as data and as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Level = Literal["problem", "warning", "note"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckupFinding:
     """One thing to know about a checkpoint."""
 
     level: Level
@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class StoreState:
-    """What a store has of the query."""
+    """The captured epochs of a query in a store."""
 
     path: str
     """The store."""
@@ -44,14 +44,14 @@ class StoreState:
 
 @dataclass(frozen=True)
 class Checkup:
-    """What a checkpoint says about its capture and its next start; ``str()`` of it is a report."""
+    """The results of examining a checkpoint: its capture and its next start; ``str()`` of it is a report."""
 
     checkpoint: str
     """The checkpoint."""
     query_id: str
     """The id of the query that owns it; ``unknown`` if its ``metadata`` file is damaged."""
     spark: str
-    """Which Spark planned the newest epoch, as far as the checkpoint says: ``4.2``, ``4.0 or 4.1``, ``before 4.0``."""
+    """The version of Spark that planned the newest epoch: ``4.2``, ``4.0 or 4.1``, ``before 4.0``."""
     provider: str
     """The state store provider: ``RocksDB``, ``HDFS``, or the name of another class."""
     checkpoint_format: str
@@ -82,11 +82,11 @@ class Checkup:
     """Whether any epoch can be captured; None if nothing is committed."""
     can_restart: bool | None
     """Whether Spark can start from the checkpoint; None if that is not known: a finding says why."""
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckupFinding, ...]
     """What to know, problems first."""
 
     def has(self, level: Level) -> bool:
-        """Whether there is a finding of a level."""
+        """Check for a finding of a level."""
         return any(finding.level == level for finding in self.findings)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How long a checkpoint keeps its epochs, and whether that is long enough for a capture."""
+"""Findings on the time for which a checkpoint keeps its epochs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from streamstate.operations.checkup.report import Finding
+from streamstate.operations.checkup.report import CheckupFinding
 
 if TYPE_CHECKING:
     from streamstate.snapshots.capture.plan import CaptureInterval
@@ -24,17 +24,19 @@ _COMFORT = 10 * _MINUTE
 
 
 def epoch_seconds(checkpoint: CheckpointFiles, committed: Sequence[int]) -> float | None:
-    """The median time between the last epochs, by when they were planned: copying a checkpoint does not change that."""
+    """Return the median time between the plans of the last epochs; copying a checkpoint does not change it."""
     plans = [checkpoint.readable_plan(epoch) for epoch in committed[-_SAMPLE:]]
     moments = [planned.began_at for planned in plans if planned and planned.began_at]
     gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(moments)]
     return statistics.median(gaps) if gaps else None
 
 
-def retention_findings(committed: Sequence[int], seconds: float | None, interval: CaptureInterval) -> Iterator[Finding]:
-    """What threatens epochs that are not captured yet.
+def retention_findings(
+    committed: Sequence[int], seconds: float | None, interval: CaptureInterval
+) -> Iterator[CheckupFinding]:
+    """Yield findings on epochs that Spark may purge before they are captured.
 
-    The setting is not in the checkpoint. Once Spark has purged epochs, those that are left say what it is.
+    The setting is not in the checkpoint. Once Spark has purged epochs, the number of the remaining ones shows it.
     """
     purged = bool(committed) and committed[0] > 0
     retained = len(committed) if purged else _DEFAULT
@@ -43,7 +45,7 @@ def retention_findings(committed: Sequence[int], seconds: float | None, interval
     if interval.seconds and seconds:
         at_once = max(at_once, math.ceil(interval.seconds / seconds))
     if 2 * at_once > retained:
-        yield Finding(
+        yield CheckupFinding(
             "warning",
             f"A pass would take {at_once} epochs, and {held}: a delay makes a gap. Capture more often (--every), or"
             " have the query keep more epochs.",
@@ -52,7 +54,7 @@ def retention_findings(committed: Sequence[int], seconds: float | None, interval
     elif seconds:
         pause = retained * seconds
         short = pause < _SHORT_PAUSE
-        yield Finding(
+        yield CheckupFinding(
             "warning" if short and purged else "note",
             f"A capture that pauses for more than {_span(pause)} leaves a gap ({held} epochs).",
             (_RETAIN, str(math.ceil(_COMFORT / seconds))) if short else None,

@@ -1,4 +1,4 @@
-"""How capture reads each state table of a checkpoint, as far as its files say; needs neither Spark nor Java."""
+"""The reading of each state table of a checkpoint by capture; needs neither Spark nor Java."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHANGELOG = re.compile(r"(\d+)(?:_[^.]*)?\.changelog")
 
 @dataclass(frozen=True)
 class TableReading:
-    """How capture reads one state table."""
+    """The reading of one state table by capture."""
 
     table: str
     """Its name in the store."""
@@ -41,7 +41,7 @@ class TableReading:
 
 
 def table_readings(checkpoint: CheckpointFiles, epoch: int) -> list[TableReading]:
-    """How capture reads each state table at an epoch, in Spark's order.
+    """Return the way capture reads each state table at an epoch, in Spark's order.
 
     Raises:
         CheckpointError: the operators' metadata is damaged, or of an unknown version.
@@ -70,7 +70,7 @@ def _reading(source: StateSource, table: TableFormat | UnsupportedTable, *, logg
 
 
 def _has_changelog(files: list[str], epoch: int) -> bool:
-    """Whether a state store keeps a changelog of its latest epochs.
+    """Check that a state store keeps a changelog of its latest epochs.
 
     Epoch N is version N + 1. One epoch may have only a snapshot, such as one that repartitioned the state.
     """

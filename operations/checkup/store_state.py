@@ -1,4 +1,4 @@
-"""What a store has of a query, and whether it can be written."""
+"""The captured epochs of a query in a store, and findings on the store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from streamstate.operations.checkup.report import Finding, StoreState
+from streamstate.operations.checkup.report import CheckupFinding, StoreState
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
@@ -14,7 +14,7 @@ from streamstate.snapshots.store.registry import check_store
 
 
 def store_state(layout: Layout, query_id: str, committed: Sequence[int]) -> StoreState:
-    """What the store has of the query.
+    """Return the captured epochs of a query in a store.
 
     Raises:
         StoreError: it cannot be reached or read, or is no place for a store.
@@ -33,18 +33,20 @@ def store_state(layout: Layout, query_id: str, committed: Sequence[int]) -> Stor
     return StoreState(layout.root, name, newest, behind, lost)
 
 
-def store_findings(state: StoreState) -> Iterator[Finding]:
-    """What to know about the store."""
+def store_findings(state: StoreState) -> Iterator[CheckupFinding]:
+    """Yield findings on the store."""
     if state.lost:
-        yield Finding("warning", f"{state.lost} epochs were purged before they were captured: they will be a gap.")
+        yield CheckupFinding(
+            "warning", f"{state.lost} epochs were purged before they were captured: they will be a gap."
+        )
     folder = local_path(state.path)
     if folder is None:
-        yield Finding("note", "The store was read; whether it can be written was not tried.")
+        yield CheckupFinding("note", "The store was read; whether it can be written was not tried.")
     elif not os.access(_existing(folder), os.W_OK | os.X_OK):
-        yield Finding("problem", f"{_existing(folder)} cannot be written by this user.")
+        yield CheckupFinding("problem", f"{_existing(folder)} cannot be written by this user.")
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the closest folder above it that exists."""
+    """Return the folder, or the closest folder above it that exists."""
     folder = folder.absolute()
     return next(path for path in (folder, *folder.parents) if path.exists())

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError, worded
-from streamstate.operations.code_check.damaged_files import damage_findings
 from streamstate.operations.code_check.plan_changes import code_note, name_findings, plan_findings
 from streamstate.operations.code_check.rehearsal import Rehearsal
 from streamstate.operations.code_check.report import CheckReport, Finding, Level
@@ -26,7 +25,8 @@ from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.damage.next_start import next_start
+from streamstate.snapshots.checkpoint.damage.next_start import NextStart, next_start
+from streamstate.snapshots.spark.keeping_state import keeps_state
 from streamstate.snapshots.spark.output_modes import known_mode, mode_refusals
 from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
@@ -101,7 +101,7 @@ def check(
     report = progress or silent
     report("planning the code's next epoch", 0.0)
     frame = check_streaming(build())
-    findings = list(damage_findings(start, frame))
+    findings = list(_damage_findings(start, frame))
     columns: Mapping[str, tuple[ColumnPair, ...]] = {}
     rehearsal = Rehearsal(spark, opened, build, mode, report)
     if not _refused(findings):
@@ -115,6 +115,22 @@ def check(
     ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.level))
     seconds = time.monotonic() - began
     return CheckReport(opened.path, committed[-1], tuple(ordered), tuple(rehearsal.replayed), seconds, columns)
+
+
+def _damage_findings(start: NextStart, frame: DataFrame) -> Iterator[Finding]:
+    """Yield a finding for each damaged file that the next start reads; code without state reads no state files."""
+    stateful = keeps_state(frame)
+    for damage in start.damages:
+        change = f"{damage}."
+        if damage.stops and (stateful or damage.file.partition("/")[0] != "state"):
+            yield Finding("damaged", change, "Spark does not start, whatever the code.", damage.advice)
+        else:
+            effect = "Spark starts without it." if stateful else "This code keeps no state, so Spark starts without it."
+            yield Finding("damaged_unread", change, effect, damage.advice)
+    if start.whole is not None and stateful:
+        change = f"The newest epoch whose state is whole is {start.whole}."
+        advice = f"Without a backup: ss.fork(…, at={start.whole}), and start the code from the fork."
+        yield Finding("damaged_unread", change, "From there, the code can go on.", advice)
 
 
 def _refused(findings: Sequence[Finding]) -> bool:
@@ -134,7 +150,7 @@ class _Checking:
     """Once :meth:`findings` ran: the columns of the states that differ."""
 
     def findings(self, frame: DataFrame) -> Iterator[Finding]:
-        """All findings but those of a rehearsal."""
+        """Yield all findings but those of a rehearsal."""
         planned = self.checkpoint.planned(self.epoch)
         conf = {} if planned is None else planned.conf
         yield from version_findings(self.spark, conf, self.recorded)

@@ -15,13 +15,13 @@ _DATASOURCES = "org.apache.spark.sql.execution.datasources."
 
 
 def with_empty_batches(jvm: Any, analyzed: Any) -> Any:
-    """The plan over empty batches of its sources."""
+    """Return the plan over empty batches of its sources."""
     leaves = [leaf for leaf in each(analyzed.collectLeaves()) if kind_of(leaf) == "StreamingRelation"]
     return with_leaves(jvm, analyzed, [(leaf, _projected(jvm, leaf)) for leaf in leaves])
 
 
 def _projected(jvm: Any, leaf: Any) -> Any:
-    """A batch under the columns of the source, as Spark projects it."""
+    """Return a batch under the columns of the source, as Spark projects it."""
     catalyst, nothing = jvm.org.apache.spark.sql.catalyst, jvm.scala.Option.empty()
     columns = list(each(leaf.output()))
     batch = _no_files(jvm, leaf) if str(leaf.sourceName()).startswith("FileSource") else leaf.newInstance()
@@ -37,7 +37,7 @@ def _projected(jvm: Any, leaf: Any) -> Any:
 
 
 def _no_files(jvm: Any, leaf: Any) -> Any:
-    """A batch of a file source, without files: none is listed."""
+    """Return a batch of a file source, without files: none is listed."""
     source = leaf.dataSource()
     schema = jvm.scala.Option.apply(source.sourceInfo().schema())
     options = source.options().removed("path")

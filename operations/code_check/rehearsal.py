@@ -59,7 +59,7 @@ class Rehearsal:
                     return
 
     def _first(self, last: int, epochs: int) -> tuple[int, str]:
-        """The epoch to begin at, and why at no earlier one: it and all later ones must have a state to compare with."""
+        """Return the epoch to begin at, and why at no earlier one: it and all later ones must have a whole state."""
         damage = EpochDamage(self._checkpoint)
         committed = self._checkpoint.committed()
         for epoch in range(last, max(last - epochs, committed[0]) - 1, -1):

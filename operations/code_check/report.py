@@ -1,4 +1,4 @@
-"""What a check found, as data, text and HTML."""
+"""The report of a check, as data, text and HTML."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ KINDS: Mapping[str, Level] = {
     "condition": "changed",
     "watermark": "changed",
     "result": "changed",
-    "plan": "changed",
     "mode": "changed",
     "topics": "changed",
     "time_zone": "changed",
@@ -57,7 +56,7 @@ _MARKS = {"refused": "✗", "changed": "±", "note": "·"}
 
 
 def migrate_call() -> str:
-    """The name of :func:`streamstate.migrate` where the person is who reads a finding."""
+    """Return the name of :func:`streamstate.migrate` in the interface of the reader."""
     return worded("ss.migrate", magic="%stream migrate", command="streamstate migrate")
 
 
@@ -76,7 +75,7 @@ class Finding:
 
     @property
     def level(self) -> Level:
-        """How serious it is.
+        """The severity.
 
         ``refused``: Spark will not start, or will fail. ``changed``: it starts, but the state or the results then mean
         something else. ``note``: no effect, worth knowing.
@@ -89,7 +88,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What :func:`streamstate.check` found; true if the code starts from the checkpoint and means the same.
+    """The findings of :func:`streamstate.check`; true if the code starts from the checkpoint and means the same.
 
     Example:
         >>> report = ss.check(build_query, "checkpoints/delays", store="store")  # doctest: +SKIP
@@ -100,7 +99,7 @@ class CheckReport:
     checkpoint: str
     """The query's checkpoint."""
     epoch: int
-    """Its newest committed epoch, from which the code would go on."""
+    """Its newest committed epoch, after which the code would continue."""
     findings: tuple[Finding, ...]
     """What is different, the most serious first."""
     replayed: tuple[int, ...] = ()
@@ -112,7 +111,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no finding is of the levels ``refused`` and ``changed``."""
+        """True if no finding is of the levels ``refused`` and ``changed``."""
         return all(finding.level == "note" for finding in self.findings)
 
     def __bool__(self) -> bool:

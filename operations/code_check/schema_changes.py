@@ -33,7 +33,7 @@ class StateSchemas:
 
     @classmethod
     def of(cls, checkpoint: CheckpointFiles, epoch: int) -> StateSchemas:
-        """Those of a checkpoint at an epoch."""
+        """Return those of a checkpoint at an epoch."""
         stores = recorded_stores(checkpoint, epoch)
         columns: dict[Place, Mapping[Part, Fields]] = {}
         for store in stores:
@@ -52,7 +52,7 @@ class StateSchemas:
 
 
 def schemas_or_none(checkpoint: CheckpointFiles, epoch: int) -> StateSchemas | None:
-    """The operators and columns of a checkpoint; None if they cannot be read without Spark."""
+    """Return the operators and columns of a checkpoint; None if they cannot be read without Spark."""
     try:
         return StateSchemas.of(checkpoint, epoch)
     except ChangelogError:
@@ -61,7 +61,7 @@ def schemas_or_none(checkpoint: CheckpointFiles, epoch: int) -> StateSchemas | N
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """How the key or the value of one state differs."""
+    """A difference in the key or the value of one state."""
 
     place: Place
     part: Part
@@ -83,7 +83,7 @@ class SchemaChange:
 
 
 def _state(place: Place) -> str:
-    """A state as text: ``op0``, ``op0 left-keyWithIndexToValue``, ``op0 total``."""
+    """Return a state as text: ``op0``, ``op0 left-keyWithIndexToValue``, ``op0 total``."""
     operator, store, family = place
     names = [name for name in (store, family) if name not in (DEFAULT_FAMILY, "")]
     return " ".join([f"op{operator}", *names])
@@ -117,7 +117,7 @@ def _column(part: Part, field: Field | None) -> SchemaColumn | None:
 
 
 def _type_text(kind: Any) -> str:
-    """A type of Spark's JSON as in SQL."""
+    """Return a type of Spark's JSON as in SQL."""
     from pyspark.sql.types import StructType
 
     field = {"name": "column", "type": kind, "nullable": True, "metadata": {}}
@@ -125,7 +125,7 @@ def _type_text(kind: Any) -> str:
 
 
 def schema_changes(before: StateSchemas, after: StateSchemas) -> Iterator[SchemaChange]:
-    """The states of both whose columns differ."""
+    """Yield the states of both whose columns differ."""
     for place in sorted(before.columns.keys() & after.columns.keys()):
         for part in ("key", "value"):
             old, new = before.columns[place][part], after.columns[place][part]
@@ -150,7 +150,7 @@ def _fields(schema: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
 
 
 def _plain(kind: Any) -> Any:
-    """A type without what Spark does not compare: nullability, metadata, and the names of nested fields."""
+    """Return a type without what Spark does not compare: nullability, metadata, and the names of nested fields."""
     if not isinstance(kind, dict):
         return kind
     if kind.get("type") == "struct":

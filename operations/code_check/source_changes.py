@@ -33,7 +33,7 @@ _FILES = re.compile(r"^FileSource\[(.*)\]$", re.DOTALL)
 
 
 def source_findings(frame: DataFrame, checkpoint: CheckpointFiles, epoch: int) -> Iterator[Finding]:
-    """What is different about the sources."""
+    """Yield the differences between the sources."""
     found, planned = sources_of(frame), checkpoint.planned(epoch)
     if found is None or planned is None:
         return
@@ -100,6 +100,6 @@ def _lost_topics(source: QuerySource, offset: str) -> list[str]:
 
 
 def _plain(path: str) -> str:
-    """A path without its scheme."""
+    """Return a path without its scheme."""
     parts = urlsplit(path)
     return unquote(parts.path) if parts.scheme else path

@@ -1,11 +1,10 @@
-"""Spark's own verdict: the code's next epoch is planned over a copy of what describes the state. Nothing is run."""
+"""Spark's own verdict: the code's next epoch, planned over a copy of the state's metadata. Nothing is run."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import first_line
@@ -18,6 +17,7 @@ from streamstate.operations.code_check.schema_changes import (
     schema_changes,
     schemas_or_none,
 )
+from streamstate.operations.new_checkpoint.log_texts import milliseconds
 from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import bring
@@ -47,7 +47,7 @@ _OF_CLASS = {
 
 @dataclass(frozen=True)
 class SparkVerdict:
-    """What Spark says of the code's next epoch."""
+    """Spark's verdict on the code's next epoch."""
 
     error: BaseException | None
     """Why Spark would not plan it; None if it would."""
@@ -58,7 +58,7 @@ class SparkVerdict:
 
     @property
     def changes(self) -> list[SchemaChange]:
-        """How the columns of the two differ."""
+        """The differences between the columns of the two."""
         if self.before is None or self.after is None:
             return []
         return list(schema_changes(self.before, self.after))
@@ -115,14 +115,14 @@ class _Planner:
     planned: PlannedEpoch
 
     def error(self, epoch: int, state: str, ids: Any) -> Exception | None:
-        """What Spark raises when it plans an epoch over a state with some unique ids."""
+        """Return the error that Spark raises when it plans an epoch over a state with some unique ids."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         jvm: Any = self.session._jvm
         java: Any = self.session._jsparkSession
         planned = self.planned
-        clock = EpochClock(_milliseconds(planned.watermark), _milliseconds(planned.began_at), planned.conf)
+        clock = EpochClock(milliseconds(planned.watermark), milliseconds(planned.began_at), planned.conf)
         analyzed = at_time(jvm, with_empty_batches(jvm, self.frame._jdf.queryExecution().analyzed()), clock)
         before = clock if epoch else None
         made = incremental(
@@ -133,17 +133,13 @@ class _Planner:
         except (PySparkException, Py4JError) as error:
             return error
         finally:
-            # Otherwise Spark would go on maintaining the copy.
+            # Otherwise Spark would keep maintaining the copy.
             java.streams().stateStoreCoordinator().deactivateInstances(made.runId())
         return None
 
 
-def _milliseconds(moment: datetime | None) -> int:
-    return 0 if moment is None else round(moment.timestamp() * 1000)
-
-
 def refusal(verdict: SparkVerdict) -> Finding | None:
-    """The finding that says why Spark refuses the code; None if it does not."""
+    """Return the finding that says why Spark refuses the code; None if it does not."""
     if verdict.error is None:
         return None
     says = f"Spark says: {first_line(verdict.error)}".rstrip(".") + "."

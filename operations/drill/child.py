@@ -1,4 +1,4 @@
-"""What a drill runs in another process: ``python -m streamstate.operations.drill.child TASK EVENTS``."""
+"""The process that a drill runs: ``python -m streamstate.operations.drill.child TASK EVENTS``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from streamstate.errors import InvalidArgumentError
 from streamstate.operations.drill.task import Task, report
-from streamstate.snapshots.calls.checks import BuildQuery
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -43,7 +41,7 @@ def main(task_file: str, events_file: str) -> int:
 
 
 def _exit_with_parent() -> None:
-    """The pipe breaks when the parent process ends; then nobody waits for this one."""
+    """Exit when the parent process ends, which breaks the pipe."""
     sys.stdin.buffer.read()
     os._exit(1)
 
@@ -51,31 +49,20 @@ def _exit_with_parent() -> None:
 def _run(task: Task, say: Report) -> None:
     from pyspark import cloudpickle
 
+    from streamstate.replay.stepping.query_sources import check_streaming
     from streamstate.snapshots.spark.session import session
 
     build_query = cloudpickle.loads(Path(task.build_query).read_bytes())
     say("began")
     spark = session(**task.settings)
     say("spark")
-    writer = _built(build_query).writeStream.format("noop").outputMode(task.mode)
+    writer = check_streaming(build_query()).writeStream.format("noop").outputMode(task.mode)
     query = writer.option("checkpointLocation", task.checkpoint).trigger(availableNow=True).start()
     say("started")
     _follow(query, task, say)
     say("ended")
     if task.compare_with is not None:
         say("compared", **_compared(spark, task, task.compare_with))
-
-
-def _built(build_query: BuildQuery) -> DataFrame:
-    from pyspark.sql import DataFrame
-
-    frame: object = build_query()
-    if not isinstance(frame, DataFrame) or not frame.isStreaming:
-        raise InvalidArgumentError(
-            f"build_query returned a {type(frame).__name__}, which is not a streaming DataFrame.\n"
-            "Return the result of readStream and its transformations, without starting it."
-        )
-    return frame
 
 
 def _follow(query: StreamingQuery, task: Task, say: Report) -> None:
@@ -102,7 +89,7 @@ def _report_epoch(query: StreamingQuery, newest: int, say: Report) -> int:
 
 
 def _loading_ms(operators: list[Any]) -> int | None:
-    """How long all tasks together took to load state; None if the state store provider does not report it."""
+    """Return the seconds that all tasks took to load state; None if the state store provider does not report it."""
     times = [operator["customMetrics"].get("rocksdbLoadLatencyMs") for operator in operators]
     return sum(times) if times and all(time is not None for time in times) else None
 
@@ -135,12 +122,12 @@ def _compared(spark: SparkSession, task: Task, undisturbed: str) -> dict[str, An
 
 
 def same_batches(left: CheckpointFiles, right: CheckpointFiles, last: int) -> bool:
-    """Whether all epochs up to the last read the same input, as far as both checkpoints still record it."""
+    """Check that all epochs that both checkpoints still record read the same input."""
     return all(a == b for a, b in zip(_batches(left, last), _batches(right, last), strict=True))
 
 
 def _batches(checkpoint: CheckpointFiles, last: int) -> Iterator[tuple[object, object] | None]:
-    """The end offsets of each epoch, and the files behind the offsets of a file source."""
+    """Yield the end offsets of each epoch, and the files behind the offsets of a file source."""
     sources = None
     for epoch in range(last + 1):
         planned = checkpoint.planned(epoch)

@@ -86,7 +86,7 @@ class DrillProcess:
         self._process.wait()
 
     def executors(self) -> list[psutil.Process]:
-        """The executors of its Spark, in the order of their ids."""
+        """Return the executors of its Spark, in the order of their ids."""
         found = []
         for process in _processes_of(self._process.pid):
             with suppress(psutil.Error):
@@ -95,11 +95,11 @@ class DrillProcess:
         return sorted(found, key=lambda process: process.pid)
 
     def seen(self, what: str) -> Event | None:
-        """The first event of a kind, if it has been reported."""
+        """Return the first event of a kind, if it has been reported."""
         return next((event for event in events_of(self._events) if event.what == what), None)
 
     def epoch(self, epoch: int) -> Event | None:
-        """The event of an epoch, if it has been reported."""
+        """Return the event of an epoch, if it has been reported."""
         epochs = (event for event in events_of(self._events) if event.what == "epoch")
         return next((event for event in epochs if event.facts["epoch"] == epoch), None)
 
@@ -136,13 +136,13 @@ class DrillProcess:
 
 
 def _shortened(text: str, *, last: bool = False) -> str:
-    """The first, or last, lines of a text that are not blank."""
+    """Return the first, or last, lines of a text that are not blank."""
     lines = [line for line in text.splitlines() if line.strip()]
     return "\n".join(lines[-_SHOWN_LINES:] if last else lines[:_SHOWN_LINES]) or "nothing"
 
 
 def _processes_of(session: int) -> list[psutil.Process]:
-    """The processes of a session that still run."""
+    """Return the processes of a session that still run."""
     found = []
     for pid in psutil.pids():
         with suppress(psutil.Error, OSError):  # it has ended, or belongs to another user
@@ -195,7 +195,7 @@ def kill_query(process: DrillProcess, checkpoint: Path, after: int) -> Killed:
 
 
 def kill_executor(process: DrillProcess, checkpoint: Path, after: int) -> Killed:
-    """Kill one executor of a query at the same moment; the query goes on."""
+    """Kill one executor of a query at the same moment; the query continues."""
     process.during = f"waiting for epoch {after} to be committed"
     process.wait_until(lambda: _there(process, checkpoint, f"commits/{after}"))
     # Found in advance: the search takes longer than the beginning of an epoch.
@@ -210,7 +210,7 @@ def kill_executor(process: DrillProcess, checkpoint: Path, after: int) -> Killed
 
 
 def _there(process: DrillProcess, checkpoint: Path, name: str) -> bool:
-    """Whether a file of the checkpoint exists, or the query has ended."""
+    """Check that a file of the checkpoint exists, or the query has ended."""
     return (checkpoint / name).exists() or process.seen("ended") is not None
 
 
@@ -222,7 +222,7 @@ def _killed(checkpoint: Path, at: float) -> Killed:
 
 
 def _state_files(checkpoint: Path, epoch: int) -> int:
-    """How many state files an epoch has: those of the next version, such as 4.delta or 4_<id>.changelog for epoch 3."""
+    """Count the state files of an epoch: those of the next version, such as 4.delta or 4_<id>.changelog for epoch 3."""
     version = str(epoch + 1)
     return sum(
         1

@@ -17,10 +17,10 @@ from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.connect import refuse_connect
+from streamstate.snapshots.spark.output_modes import known_mode
 from streamstate.snapshots.spark.state_comparison import TableDifference
 
 Kill = Literal["query", "executor"]
-_MODES = ("update", "append", "complete")
 _RECOVERING = "recovering, running to the end, and comparing"
 _KILLED = {"query": "the whole query (Java and Python)", "executor": "one executor"}
 
@@ -85,9 +85,9 @@ def drill(
         >>> report.ok, report.seconds_to_recover  # doctest: +SKIP
         (True, 6.1)
     """
-    for name, value, known in (("kill", kill, get_args(Kill)), ("mode", mode, _MODES)):
-        if value not in known:
-            raise InvalidArgumentError(f"Invalid {name}={value!r}: expected one of {choices(known)}.")
+    if kill not in get_args(Kill):
+        raise InvalidArgumentError(f"Invalid kill={kill!r}: expected one of {choices(get_args(Kill))}.")
+    known_mode(mode)
     for name, number, least in (("after", after, 0), ("epochs", epochs, 2), ("partitions", partitions, 1)):
         if number is not None:
             whole_number(number, name, least=least)
@@ -105,7 +105,7 @@ def drill(
 
 @dataclass(frozen=True)
 class DrillReport:
-    """How a query recovered from a kill, and whether its state is that of an undisturbed run.
+    """The recovery of a query from a kill, and the comparison of its state with that of an undisturbed run.
 
     Example:
         >>> report = ss.drill(build_query)  # doctest: +SKIP
@@ -145,7 +145,7 @@ class DrillReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the state is the same as that of the undisturbed run."""
+        """True if the state is the same as that of the undisturbed run."""
         return not self.differences
 
     @property
@@ -167,7 +167,7 @@ class DrillReport:
 
     @property
     def moment(self) -> str:
-        """What was killed and when, in a sentence."""
+        """The killed process and the moment, in a sentence."""
         upcoming = self.after + 1
         if not self.in_flight:
             return f"Killed {_KILLED[self.kill]} after epoch {self.after}; epoch {upcoming} was not in progress."
@@ -296,7 +296,7 @@ class _Drill:
 
 
 def _phases(process: DrillProcess, killed: Killed, epoch: Event | None, seconds: float) -> dict[str, float]:
-    """The parts of the recovery, from the times of the new process's events."""
+    """Return the parts of the recovery, from the times of the new process's events."""
     began, spark = process.seen("began"), process.seen("spark")
     assert began is not None
     assert spark is not None
@@ -309,6 +309,6 @@ def _phases(process: DrillProcess, killed: Killed, epoch: Event | None, seconds:
 
 
 def _difference(facts: dict[str, Any]) -> TableDifference:
-    """A difference from plain values: JSON has turned its tuples into lists."""
+    """Return a difference from plain values: JSON has turned its tuples into lists."""
     difference = TableDifference(**facts)
     return replace(difference, of_one=tuple(difference.of_one), of_other=tuple(difference.of_other))

@@ -42,7 +42,7 @@ class Scratch:
         """Links to the installed Spark."""
 
     def environment(self) -> dict[str, str]:
-        """The environment variables of the drill's processes."""
+        """Return the environment variables of the drill's processes."""
         return {
             **{name: value for name, value in os.environ.items() if name not in _OF_THIS_SPARK},
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109 (a text is needed)
@@ -88,7 +88,7 @@ def _link_spark(folder: Path) -> None:
 
 
 def spark_settings(kill: str, partitions: int | None, temporary: Path) -> dict[str, str]:
-    """The drill's own settings, and those of the running session that a query may depend on.
+    """Return the drill's own settings, and those of the running session that a query may depend on.
 
     With ``kill="query"`` everything runs in one Java process, with ``"executor"`` in a cluster of two executors.
     """

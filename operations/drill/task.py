@@ -1,4 +1,4 @@
-"""What is sent between a drill and its processes: the query, the task, and events that report progress."""
+"""Messages between a drill and its processes: the query, the task, and events that report progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAKE_ALL = "Let it create everything that it needs, starting with spark = strea
 
 @dataclass(frozen=True)
 class Task:
-    """What a process does: run the query from a checkpoint to the end, and compare the states if asked to."""
+    """The task of a process: run the query from a checkpoint to the end, and compare the states if requested."""
 
     build_query: str
     """The file with the pickled function."""
@@ -55,7 +55,7 @@ def report(path: Path, what: str, **facts: Any) -> None:
 
 
 def events_of(path: Path) -> list[Event]:
-    """The events in a process's file so far; a line that is still being written is left for the next call."""
+    """Return the events in a process's file so far; a line that is still being written is left for the next call."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def events_of(path: Path) -> list[Event]:
 
 
 def pickled(build_query: BuildQuery) -> bytes:
-    """The function as bytes, for another process.
+    """Return the function as bytes, for another process.
 
     A function of an importable module is sent by name; one of a notebook or a script by value, with what it refers to.
     """
@@ -89,7 +89,7 @@ def pickled(build_query: BuildQuery) -> bytes:
 
 
 def _spark_objects(build_query: BuildQuery) -> Iterator[str]:
-    """The names by which the function refers to objects of this process's Spark."""
+    """Yield the names by which the function refers to objects of this process's Spark."""
     if not inspect.isfunction(build_query) or not _sent_by_value(build_query):
         return
     from pyspark import SparkContext

@@ -1,4 +1,4 @@
-"""Which buffers of an aggregation's state belong to which function, as the plan of its query says.
+"""The buffers of an aggregation's state, by function, according to the plan of its query.
 
 The state names a buffer after its function, and numbers those of one name: ``count``, ``count_2``. Names alone do not
 say which function a buffer belongs to, or what it was computed from.
@@ -39,13 +39,13 @@ class Aggregates:
     columns: Mapping[str, tuple[str, ...]]
     """By the function's SQL over the sources' columns: its value columns."""
     initial: Mapping[str, str]
-    """For each value column what it is over no rows."""
+    """The initial value of each value column."""
     keys: Mapping[str, str]
-    """For each key column what it is computed from; empty if that is not known."""
+    """The expression of each key column; empty if it is not known."""
 
     @classmethod
     def of(cls, table: TargetTable, said: StateInput | None) -> Aggregates | None:
-        """Those of a state table; None if the plan does not say which of its columns belong to which function."""
+        """Match the functions of a plan with the columns of a state table; None if they do not match."""
         if said is None or said.operator != "Aggregate":
             return None
         values = [name for name in table.types if name not in table.keys]
@@ -62,7 +62,7 @@ class Aggregates:
         return cls(columns, initial, dict(zip(table.keys, said.keys, strict=True)) if known else {})
 
     def from_before(self, before: Aggregates) -> tuple[dict[str, str], list[str]]:
-        """Which value columns are those of the aggregation before.
+        """Match the value columns with those of the aggregation before.
 
         Returns:
             For each of these columns the old one, and in sentences what they are computed from now.
@@ -86,23 +86,23 @@ class Aggregates:
         return {name: old for new, olds in both for name, old in zip(new, olds, strict=True)}, notes
 
     def _alike(self, text: str, before: Aggregates, pairs: Mapping[str, str]) -> list[str]:
-        """The old functions that are of the same name and kind, and that no function still is."""
+        """Return the old functions that are of the same name and kind, and that no function still is."""
         left = (old for old in before.columns if old not in pairs and _function(old) == _function(text))
         return [old for old in left if self._fits(text, before, old)]
 
     def _fits(self, text: str, before: Aggregates, old: str) -> bool:
-        """Whether a function's buffers are those of an old one."""
+        """Check that a function's buffers are those of an old one."""
         return [*map(base_name, self.columns[text])] == [*map(base_name, before.columns.get(old, ()))]
 
 
 def base_name(column: str) -> str:
-    """A column's name without the number that tells it from others of the same name."""
+    """Return a column's name without the number that tells it from others of the same name."""
     found = _NUMBERED.fullmatch(column)
     return found[1] if found else column
 
 
 def _buffers_at(values: Sequence[str], text: str) -> Iterator[dict[str, str]]:
-    """The first columns, with their initial values, if they can be a function's buffers."""
+    """Yield the first columns, with their initial values, if they can be a function's buffers."""
     for buffers in _BUFFERS.get(_function(text), ()):
         columns = values[: len(buffers)]
         if [*map(base_name, columns)] == [*buffers]:

@@ -12,10 +12,8 @@ from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
-from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
 from streamstate.operations.new_checkpoint.source_offsets import Offset, source_logs
-from streamstate.operations.new_checkpoint.trial import run_an_epoch, try_an_epoch
-from streamstate.operations.new_checkpoint.user_rows import fitted_rows
+from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.snapshots.calls.checks import BuildQuery
@@ -39,7 +37,7 @@ def bootstrap(
     mode: str = "update",
     progress: ProgressCallback | None = None,
 ) -> WrittenCheckpoint:
-    """Make the first checkpoint of a query from history. The stream then goes on without reading the history again.
+    """Make the first checkpoint of a query from history. The stream then does not read the history again.
 
     The state comes from rows (``state``), or from the history itself (``batch=True``): the query reads it as one epoch,
     as large as it is, whose results are discarded.
@@ -75,7 +73,7 @@ def bootstrap(
     began = time.monotonic()
     if (state is not None) == batch:
         raise InvalidArgumentError("Pass either state=…, the rows of the state, or batch=True, and not both.")
-    query, report, target = PlannedQuery.of(build_query, mode), progress or silent, location(os.fspath(to))
+    query, report, target = TargetQuery.of(build_query, mode), progress or silent, location(os.fspath(to))
     files = files_for(query.spark, target)
     texts, logs = source_logs(query.spark, query.sources(), offsets)
     log = EpochLog(0, texts, conf=query.conf, format_version=query.format_version)
@@ -87,13 +85,13 @@ def bootstrap(
             report("writing the state", 0.0)
             rows = _written(query, folder, files, {**log.texts(), **logs}, state)
         report("running an epoch of a copy", 0.7)
-        try_an_epoch(query, folder, files)
+        query.try_an_epoch(folder, files)
         report("done", 1.0)
     return WrittenCheckpoint(target, 0, rows, time.monotonic() - began, compared=not batch)
 
 
 def _written(
-    query: PlannedQuery,
+    query: TargetQuery,
     folder: str,
     files: Files,
     texts: Mapping[str, str],
@@ -110,18 +108,18 @@ def _written(
         assert state is not None
         given = {new.only_table: state}
     rows = {
-        name: fitted_rows(frame, new.tables[name], new.session) if name in new.tables else frame
+        name: new.tables[name].fitted_rows(frame, new.session) if name in new.tables else frame
         for name, frame in given.items()
     }
     return new.write(rows, begins=True)
 
 
-def _computed(query: PlannedQuery, folder: str, files: Files, texts: Mapping[str, str]) -> dict[str, int]:
+def _computed(query: TargetQuery, folder: str, files: Files, texts: Mapping[str, str]) -> dict[str, int]:
     """Let the query read the history as its epoch 0."""
     for path, text in texts.items():
         if not path.startswith("commits/"):
             files.write(f"{folder}/{path}", text)
-    run_an_epoch(query, folder)
+    query.run_an_epoch(folder)
     if CheckpointFiles(folder, query.spark).committed() != [0]:
         raise InvalidArgumentError("The sources have no data, so there is no history.\nStart the query as usual.")
     new = NewCheckpoint(query.spark, files, folder, 0, query.format_version)

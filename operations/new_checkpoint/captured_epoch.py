@@ -1,4 +1,4 @@
-"""What a store knows of an epoch that a checkpoint of it needs."""
+"""A captured epoch as the source of a checkpoint."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CapturedEpoch:
 
         Raises:
             EpochGoneError: the store does not know them.
-            UntrustedStoreError: a source's name is none that Spark accepts.
+            UntrustedStoreError: Spark would not accept a source's name.
         """
         found = self.snapshot.offsets
         if found is None:
@@ -61,7 +61,7 @@ class CapturedEpoch:
 
     @property
     def sources(self) -> dict[str | int, SourceFacts]:
-        """What is known of each source beside its offset."""
+        """The facts on each source beside its offset."""
         recorded = self._entry.sources
         return {} if recorded is None else by_source(json.loads(recorded))
 
@@ -77,7 +77,7 @@ class CapturedEpoch:
 
     @property
     def next_watermark(self) -> int:
-        """The watermark that the next epoch begins with, in milliseconds since 1970; 0: there is none.
+        """The watermark of the next epoch at its start, in milliseconds since 1970; 0 without one.
 
         Raises:
             EpochGoneError: the store does not know it.
@@ -102,5 +102,5 @@ class CapturedEpoch:
         return {name: recorded.changelog(name).columns_at(epoch) for name in self.snapshot.tables()}
 
     def rows(self, table: str, session: SparkSession) -> DataFrame:
-        """The rows of a state table, read by Spark."""
+        """Return the rows of a state table, read by Spark."""
         return read_in_spark(self.snapshot.history.recorded, self.snapshot, table, None).in_spark(session)

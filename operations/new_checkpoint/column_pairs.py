@@ -1,4 +1,4 @@
-"""Which old columns the columns of a new state table are made of, as far as the SQL of a mapping says."""
+"""Column lineage of a mapping."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamstate.operations.report_html import ColumnPair, SchemaColumn
 
 @dataclass(frozen=True)
 class Origin:
-    """What a column of a plain SELECT is made of."""
+    """The origin of a column of a plain SELECT."""
 
     text: str
     """The expression."""
@@ -28,7 +28,7 @@ class Origin:
 
 
 def origins(sql: str | None, old: TargetTable) -> dict[str, Origin]:
-    """By new column in lower case, what it is made of; empty unless the SQL is one plain SELECT over the old table."""
+    """Return the origin of each new column, by its name in lower case; empty unless the SQL is one plain SELECT."""
     try:
         statement = sqlglot.parse_one(sql or "", read="spark")
     except SqlglotError:
@@ -42,7 +42,7 @@ def origins(sql: str | None, old: TargetTable) -> dict[str, Origin]:
 
 
 def tables_in(sql: str) -> list[str]:
-    """The tables that a statement reads; none if it cannot be parsed."""
+    """Return the tables that a statement reads; none if it cannot be parsed."""
     try:
         return [table.name for table in sqlglot.parse_one(sql, read="spark").find_all(exp.Table)]
     except SqlglotError:
@@ -50,7 +50,7 @@ def tables_in(sql: str) -> list[str]:
 
 
 def _is_plain(statement: exp.Select) -> bool:
-    """Whether its expressions are over the columns of one table, each written out."""
+    """Check that its expressions are over the columns of one table, each written out."""
     stars = all(isinstance(star.parent, exp.Count) for star in statement.find_all(exp.Star))
     return stars and len([*statement.find_all(exp.Table)]) == 1 and not statement.find(exp.Subquery, exp.CTE)
 
@@ -66,7 +66,7 @@ def _origin(expression: exp.Expr, named: Mapping[str, str]) -> Origin:
 
 
 def column_pairs(new: TargetTable, old: TargetTable, found: Mapping[str, Origin]) -> Iterator[ColumnPair]:
-    """The columns of both, side by side: in the order of the new table, then those of which nothing is made.
+    """Yield the columns of both, side by side: in the order of the new table, then the dropped ones.
 
     Args:
         new: the new table.

@@ -1,4 +1,4 @@
-"""The logs of a new checkpoint: what its newest epoch read, and that it is committed."""
+"""The offset and commit logs of a new checkpoint."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 @dataclass(frozen=True)
 class EpochLog:
-    """What the logs say of an epoch.
+    """The log entries of an epoch.
 
     Args:
         epoch: its number.
         offsets: the end offset of each source: by name, or in the query's order.
-        watermark: the watermark in force during it, in milliseconds since 1970; 0: there is none.
+        watermark: the watermark in force during it, in milliseconds since 1970; 0 without one.
         next_watermark: the watermark that the next epoch begins with.
         began_at: its processing time, in milliseconds since 1970.
         conf: the settings that the query is pinned to.
@@ -40,7 +40,7 @@ class EpochLog:
     format_version: str = "2"
 
     def texts(self) -> dict[str, str]:
-        """The files by path. The state is in RocksDB, whatever store the query had: Spark can write no other."""
+        """Return the files by path. The state is in RocksDB, whatever store the query had: Spark can write no other."""
         head = {
             "batchWatermarkMs": self.watermark,
             "batchTimestampMs": self.began_at,
@@ -65,10 +65,10 @@ class EpochLog:
 
 
 def offset_text(offset: Any) -> str | None:
-    """A source's offset, as its JSON was parsed, as text again; what is not JSON is text already."""
+    """Return a source's offset as text: parsed JSON is written again, text is returned unchanged."""
     return offset if offset is None or isinstance(offset, str) else as_json(offset)
 
 
 def milliseconds(moment: datetime | None) -> int:
-    """A moment in milliseconds since 1970; 0 for None, as Spark writes it."""
+    """Return a moment in milliseconds since 1970; 0 for None, as Spark writes it."""
     return 0 if moment is None else round(moment.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""How the state tables of a changed query follow from those of the query before: a proposal where it is obvious."""
+"""Proposed mappings from the state tables of a query to those of the changed query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MERGED_BY = {"sum": "sum", "count": "sum", "max": "max", "min": "min", "bool_an
 """For Spark's names of buffers: the function that merges several of them into one."""
 
 Inputs = Mapping[str, "StateInput"]
-"""By state table: what goes into it."""
+"""The input of each state table."""
 
 
 def propose(
@@ -32,12 +32,12 @@ def propose(
     old: Mapping[str, TargetTable],
     inputs: tuple[Inputs, Inputs] = ({}, {}),
 ) -> list[Proposal]:
-    """A mapping for each of the new state tables. Where it is not obvious, ``problem`` says why.
+    """Return a mapping for each of the new state tables. Where it is not obvious, ``problem`` says why.
 
     Args:
         new: the new state tables by name.
         old: the old ones.
-        inputs: what goes into the new and the old ones, as far as it is known.
+        inputs: the known inputs of the new and of the old ones.
     """
     return [_or_problem(name, new, old, inputs) for name in new]
 
@@ -57,7 +57,7 @@ def _or_problem(
 
 
 def beside(proposal: Proposal, new: TargetTable, old: TargetTable) -> Proposal:
-    """A proposal with the columns of both tables."""
+    """Return a proposal with the columns of both tables."""
     pairs = column_pairs(new, old, origins(proposal.sql, old))
     return replace(proposal, old=old.source.table, columns=tuple(pairs))
 
@@ -99,7 +99,7 @@ def _proposal(new: TargetTable, old: TargetTable, own: Aggregates | None, before
 
 
 def _by_name(new: TargetTable, old: TargetTable, own: Aggregates | None, *, lost: bool) -> dict[str, str]:
-    """For each new value column that an old one is the same as, as far as names say it: that old one."""
+    """Match new value columns with old ones by name."""
     values, old_values = _values(new), _values(old)
     if len(values) != len(old_values) or lost:
         # With several buffers of one name, a number tells them apart, which changes with the aggregates before them.
@@ -164,7 +164,7 @@ def _added(name: str, own: Aggregates | None, new: TargetTable, old: TargetTable
 def _renamed(
     values: list[str], old_values: list[str], types: Mapping[str, DataType], old_types: Mapping[str, DataType]
 ) -> dict[str, str]:
-    """The one new value column that has no other origin than the one old value column that is left."""
+    """Return the one new value column that has no other origin than the one old value column that is left."""
     new = [name for name in values if name not in old_values]
     left = [name for name in old_values if name not in values]
     # Spark names a buffer after its function: another name is another function.

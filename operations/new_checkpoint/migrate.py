@@ -9,14 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.errors import CheckpointError, QueryError
-from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
-from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
-from streamstate.operations.new_checkpoint.trial import try_an_epoch
+from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, check_state
+from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.writer import check_readable, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.operations.recorded_plan import recorded_plan
-from streamstate.replay.stepping.run_batch import active_queries
+from streamstate.operations.stopped_query import check_stopped, settled_epoch
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -62,8 +60,8 @@ def migrate(
         store: the store that the query is captured into: the plan that is recorded there says which aggregate each
             column belongs to, and what it was computed from.
         sources: if their number or order changed: for each source of the changed query, the number of the old one that
-            it goes on from, counted from 0; None: it is new, and begins at its beginning. Sources with names go on by
-            name.
+            it continues, counted from 0; None: it is new, and begins at its beginning. Sources with names are matched
+            by name.
         progress: called with a message and the completed share of the work, from 0 to 1.
 
     Returns:
@@ -90,10 +88,12 @@ def migrate(
         {'op0': 14}
     """
     began, target, report = time.monotonic(), location(os.fspath(to)), progress or silent
-    query = PlannedQuery.of(build_query, mode)
+    query = TargetQuery.of(build_query, mode)
     old = CheckpointFiles(checkpoint, query.spark)
     check_readable(query.spark, old.path)
-    epoch, files = _last_epoch(old, query), files_for(query.spark, old.path, target)
+    check_state(old)
+    check_stopped([old], query.spark, "migrated", "%stream migrate NAME CODE")
+    epoch, files = settled_epoch(old, "migrate"), files_for(query.spark, old.path, target)
     with making(query.spark, files, target) as folder:
         report("planning the changed query", 0.0)
         migration = Migration.planned(
@@ -104,7 +104,7 @@ def migrate(
         with _kept(rows) as kept:
             counts = migration.new.write(kept)
         report("running an epoch of a copy", 0.7)
-        try_an_epoch(query, folder, files)
+        query.try_an_epoch(folder, files)
         report("done", 1.0)
     return WrittenCheckpoint(target, epoch, counts, time.monotonic() - began, before)
 
@@ -118,19 +118,3 @@ def _kept(rows: Mapping[str, DataFrame]) -> Iterator[dict[str, DataFrame]]:
     finally:
         for frame in kept.values():
             frame.unpersist()
-
-
-def _last_epoch(old: CheckpointFiles, query: PlannedQuery) -> int:
-    """The newest epoch of a stopped query, if no later epoch was begun."""
-    epoch = newest(old)
-    if old.query_id in active_queries(query.spark):
-        raise QueryError(
-            f"The query of {old.path} is running, and only a stopped query can be migrated.\nStop it first."
-        )
-    if old.begun()[-1:] != [epoch]:
-        raise CheckpointError(
-            f"Epoch {old.begun()[-1]} of {old.path} was begun but not committed; the last committed epoch is {epoch}.\n"
-            "Start the query as it was until that epoch is committed, stop it, then migrate: its sink may have some of"
-            " the epoch's results."
-        )
-    return epoch

@@ -11,7 +11,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from streamstate.errors import (
-    CheckpointError,
     InvalidArgumentError,
     InvalidSQLError,
     StateWriteError,
@@ -22,10 +21,9 @@ from streamstate.errors import (
 )
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, milliseconds
 from streamstate.operations.new_checkpoint.mapping import Inputs, propose
-from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Proposal
+from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.target_table import TargetTable
-from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import refuse_links_out
@@ -60,7 +58,7 @@ class Migration:
     old_tables: Mapping[str, TargetTable]
     old_frames: Mapping[str, DataFrame]
     """The rows of each old state table, in one session of their own."""
-    query: PlannedQuery
+    query: TargetQuery
     recorded: QueryPlan | None = None
     """The old query's plan, if it is known."""
 
@@ -68,7 +66,7 @@ class Migration:
     def planned(
         cls,
         old: CheckpointFiles,
-        query: PlannedQuery,
+        query: TargetQuery,
         epoch: int,
         folder: str,
         files: Files,
@@ -100,7 +98,7 @@ class Migration:
         return cls(new, *_old_state(old, query, epoch), query, recorded)
 
     def rows(self, mapping: Mapping[str, TableMapping]) -> dict[str, DataFrame]:
-        """The rows of each new state table.
+        """Return the rows of each new state table.
 
         Raises:
             StateWriteError: the mapping is not obvious, or names tables that the new query does not have.
@@ -114,14 +112,14 @@ class Migration:
         return {name: self.fitted(name, self.mapped(chosen[name])) for name in self.new.tables}
 
     def rows_before(self) -> dict[str, int | None]:
-        """The number of rows of each old state table; None if there are many: counting takes a while."""
+        """Return the number of rows of each old state table; None if there are many: counting takes a while."""
         counts = {
             name: len(frame.select(F.lit(1)).limit(FEW_ROWS + 1).collect()) for name, frame in self.old_frames.items()
         }
         return {name: count if count <= FEW_ROWS else None for name, count in counts.items()}
 
     def proposals(self, mapping: Mapping[str, TableMapping]) -> list[Proposal]:
-        """What is proposed for the new state tables that a mapping leaves out."""
+        """Return proposals for the new state tables that a mapping leaves out."""
         if unknown := [name for name in mapping if name not in self.new.tables]:
             raise UnknownTableError.among("state table", unknown[0], self.new.tables, where="of the changed query")
         open_ones = {name: table for name, table in self.new.tables.items() if name not in mapping}
@@ -129,7 +127,7 @@ class Migration:
         return propose(open_ones, self.old_tables, self._inputs() if aggregates else ({}, {}))
 
     def _inputs(self) -> tuple[Inputs, Inputs]:
-        """What goes into the new and the old state tables, as far as plans say it."""
+        """Return the inputs of the new and the old state tables that plans describe."""
         plan = plan_of_frame(self.query.frame, self.query.mode).plan
         after, before = (
             {f"op{number}": said for number, said in enumerate((of and of.inputs) or ())}
@@ -139,10 +137,10 @@ class Migration:
 
     def fitted(self, name: str, frame: DataFrame) -> DataFrame:
         """Mapped rows in the types of a new state table."""
-        return fitted_rows(frame, self.new.tables[name], self.new.session)
+        return self.new.tables[name].fitted_rows(frame, self.new.session)
 
     def mapped(self, mapping: TableMapping) -> DataFrame:
-        """What a mapping makes of the old frames."""
+        """Apply a mapping to the old frames."""
         if callable(mapping):
             return mapping(self.old_frames)
         for name, frame in self.old_frames.items():
@@ -161,20 +159,17 @@ class Migration:
         return "; ".join(f"{name} ({', '.join(table.types)})" for name, table in self.old_tables.items())
 
 
-def newest(old: CheckpointFiles) -> int:
-    """The newest committed epoch of a query with state."""
+def check_state(old: CheckpointFiles) -> None:
+    """Raise if this is not the checkpoint of a query with state."""
     old.query_id  # noqa: B018 (raises if this is not a checkpoint)
     if not old.has_state():
         raise no_state(old)
-    if not old.committed():
-        raise CheckpointError(f"{old.path} has no committed epoch.\nRun the query until it commits one, then stop it.")
-    return old.committed()[-1]
 
 
 def carried_sources(
-    query: PlannedQuery, planned: PlannedEpoch, sources: Sequence[int | None] | None
+    query: TargetQuery, planned: PlannedEpoch, sources: Sequence[int | None] | None
 ) -> dict[str | int, str | int | None]:
-    """For each source of the changed query, by its number or name, the old one that it goes on from; None: it is new.
+    """Match each source of the changed query, by its number or name, with the old one that it continues; None: new.
 
     Raises:
         StateWriteError: nothing says which those are.
@@ -234,9 +229,9 @@ def _bring_sources(
 
 
 def _old_state(
-    old: CheckpointFiles, query: PlannedQuery, epoch: int
+    old: CheckpointFiles, query: TargetQuery, epoch: int
 ) -> tuple[dict[str, TargetTable], dict[str, DataFrame]]:
-    """The old state tables, and their rows."""
+    """Return the old state tables, and their rows."""
     reader = StateReader(query.spark, old)
     tables, frames = {}, {}
     for source in reader.sources(epoch):

@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from streamstate.errors import StreamStateError
 from streamstate.operations.new_checkpoint.column_pairs import key_sources, origins
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Preview, Proposal
-from streamstate.operations.new_checkpoint.user_rows import check_distinct
 from streamstate.operations.new_checkpoint.writer import reason
 from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
@@ -64,7 +63,7 @@ class Previewing:
     mapping: Mapping[str, TableMapping] = field(default_factory=dict)
 
     def of(self, proposal: Proposal) -> Proposal:
-        """A proposal with its preview, or with what is wrong with it."""
+        """Return a proposal with its preview, or with its problem."""
         try:
             return replace(proposal, preview=self._preview(proposal))
         except (PySparkException, Py4JJavaError) as error:
@@ -74,14 +73,14 @@ class Previewing:
         return replace(proposal, problem=proposal.problem or problem, preview=self._old_rows(proposal))
 
     def _old_rows(self, proposal: Proposal) -> Preview | None:
-        """The first old rows alone."""
+        """Return the first old rows alone."""
         if proposal.old is None:
             return None
         before = self._first(proposal.old)
         return Preview(before, before.iloc[:0, :0], rows_before=self.counts[proposal.old])
 
     def _first(self, table: str) -> pd.DataFrame:
-        """The first rows of an old table."""
+        """Return the first rows of an old table."""
         old, frame = self.migration.old_tables[table], self.migration.old_frames[table]
         return _fetched(frame.orderBy(*_ascending(old.keys)).limit(self.rows).select(*map(column_named, old.types)))
 
@@ -98,7 +97,7 @@ class Previewing:
         counted = fitted.select(*keys, text.alias(_AT)).groupBy(*keys).agg(F.count("*").alias(_OF), F.max(_AT))
         count, most = counted.agg(F.coalesce(F.sum(_OF), F.lit(0)), F.max(_OF)).first() or (0, None)
         if most is not None and most > 1:
-            check_distinct(fitted, table)
+            table.check_distinct(fitted)
         after = _fetched(fitted.orderBy(*_ascending(table.keys)).limit(self.rows))
         complete = None not in self.counts.values()
         preview = Preview(after, after, rows_after=count if complete else None)

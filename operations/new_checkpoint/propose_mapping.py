@@ -1,4 +1,4 @@
-"""Proposing a mapping, and showing what it does before anything is written."""
+"""Proposed mappings with a preview, before anything is written."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from streamstate.operations.new_checkpoint.column_pairs import tables_in
 from streamstate.operations.new_checkpoint.mapping import beside
-from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, newest
-from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
+from streamstate.operations.new_checkpoint.migration import Migration, TableMapping, check_state
 from streamstate.operations.new_checkpoint.preview import Previewing, sampled
 from streamstate.operations.new_checkpoint.proposal import Proposal
 from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
+from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.recorded_plan import recorded_plan
+from streamstate.operations.stopped_query import newest_epoch
 from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import long_call
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -37,7 +38,7 @@ def propose_mapping(
     rows: int = 5,
     whole: bool = False,
 ) -> ProposedMapping:
-    """What :func:`migrate` would do, for each state table of the changed query. Nothing is written.
+    """Propose a mapping for each state table of the changed query, as :func:`migrate` would use it. Nothing is written.
 
     A notebook shows the old and the new columns side by side, the SQL, and a few old rows with what becomes of them.
     Unless ``whole`` is set, at most 10,000 rows of each old table are read, so a preview of a large state is quick.
@@ -67,9 +68,10 @@ def propose_mapping(
     """
     whole_number(rows, "rows", least=0)
     given = mapping or {}
-    query = PlannedQuery.of(build_query, mode)
+    query = TargetQuery.of(build_query, mode)
     old = CheckpointFiles(checkpoint, query.spark)
-    epoch = newest(old)
+    check_state(old)
+    epoch = newest_epoch(old)
     recorded = recorded_plan(store, old.query_id, epoch)
     with temporary_folder("migrate") as folder:
         migration = Migration.planned(old, query, epoch, folder, LocalFiles(), recorded=recorded, runs=False)
@@ -85,7 +87,7 @@ def propose_mapping(
 
 
 def _given(name: str, mapping: TableMapping, migration: Migration) -> Proposal:
-    """The mapping that a user gives, beside the old table that it reads."""
+    """Return the mapping that a user gives, beside the old table that it reads."""
     sql = None if callable(mapping) else textwrap.dedent(mapping).strip()
     read = [] if sql is None else tables_in(sql)
     candidates = [table for table in (*read, name, *migration.old_tables) if table in migration.old_tables]

@@ -1,4 +1,4 @@
-"""How the state tables of a changed query follow from the old ones, to be looked at before anything is written."""
+"""A proposed mapping as text and HTML, to review before anything is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ProposedMapping(Sequence[Proposal]):
-    """What :func:`propose_mapping` returns: a :class:`Proposal` for each state table of the changed query.
+    """A :class:`Proposal` for each state table of the changed query, from :func:`propose_mapping`.
 
     Example:
         >>> proposed = ss.propose_mapping("checkpoints/by_route", build_by_carrier)  # doctest: +SKIP
@@ -47,11 +47,11 @@ class ProposedMapping(Sequence[Proposal]):
 
     @property
     def problems(self) -> list[str]:
-        """Why :func:`migrate` would refuse, as far as was seen; empty if nothing speaks against it."""
+        """Problems found, for which :func:`migrate` would refuse; empty if none."""
         return [proposal.problem for proposal in self.proposals if proposal.problem]
 
     def check(self) -> None:
-        """Raise a ``StateWriteError`` if :func:`migrate` would refuse it, as far as was seen."""
+        """Raise a ``StateWriteError`` for the first problem found, for which :func:`migrate` would refuse."""
         if self.problems:
             raise StateWriteError(self.problems[0])
 
@@ -71,7 +71,7 @@ class ProposedMapping(Sequence[Proposal]):
 
 
 def _counted(preview: Preview | None) -> str:
-    """How many rows become how many."""
+    """Return the number of rows before and after, as text."""
     if preview is None:
         return ""
     before = preview.rows_before
@@ -83,7 +83,7 @@ def _notes(proposal: Proposal) -> list[str]:
     preview = proposal.preview
     if preview is None or preview.rows_before is not None:
         return [*proposal.notes]
-    part = f"The rows below are made of the first {FEW_ROWS:,} old rows alone; whole=True reads and counts all."
+    part = f"The rows below come from the first {FEW_ROWS:,} old rows alone; whole=True reads and counts all."
     return [*proposal.notes, part]
 
 
@@ -143,7 +143,7 @@ def _rows_html(proposal: Proposal, preview: Preview) -> str:
 
 
 def _heads(frame: pd.DataFrame, first: str = "") -> list[str]:
-    """The heads of a frame's columns; ``first`` is the class of the first."""
+    """Return the heads of a frame's columns; ``first`` is the class of the first."""
     kinds = ["number" * is_numeric_dtype(kind) for kind in frame.dtypes]
     return [
         head(str(name), f"{kind} {first * (not at)}".strip())
@@ -152,5 +152,5 @@ def _heads(frame: pd.DataFrame, first: str = "") -> list[str]:
 
 
 def _cells(row: Sequence[object], first: str = "", *, rows: int = 1) -> list[str]:
-    """The cells of a row; ``first`` is the class of the first."""
+    """Return the cells of a row; ``first`` is the class of the first."""
     return [cell(value_cell(value), first * (not at), rows=rows) for at, value in enumerate(row)]

@@ -25,9 +25,9 @@ from streamstate.errors import (
 )
 from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
 from streamstate.operations.new_checkpoint.log_texts import EpochLog
-from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
 from streamstate.operations.new_checkpoint.restore_by_code import restore_by_code
 from streamstate.operations.new_checkpoint.source_offsets import Offset
+from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.snapshots.calls.checks import BuildQuery
@@ -113,7 +113,7 @@ def restore(
             "Pass the query's checkpoint or build_query, not both: with the code it is not read."
         )
     if build_query is not None:
-        query = PlannedQuery.of(build_query, mode)
+        query = TargetQuery.of(build_query, mode)
         files = files_for(query.spark, target)
         with making(query.spark, files, target) as folder:
             counts = restore_by_code(
@@ -138,7 +138,7 @@ def restore(
 
 
 def _original(record: ForkRecord, snapshot: Snapshot, spark: SparkSession) -> CheckpointFiles:
-    """The query's checkpoint.
+    """Return the query's checkpoint.
 
     Raises:
         NotACheckpointError, CheckpointReplacedError: it no longer exists.
@@ -160,7 +160,7 @@ def _original(record: ForkRecord, snapshot: Snapshot, spark: SparkSession) -> Ch
 
 
 def _with_the_code() -> str:
-    """How to restore without the query's checkpoint."""
+    """Return the advice to restore without the query's checkpoint."""
     return "pass the code that the query had: " + worded(
         "restore(snapshot, to, build_query)", command="--code MODULE:FUNCTION"
     )
@@ -191,7 +191,7 @@ def _check_tables(new: NewCheckpoint, captured: CapturedEpoch) -> None:
 
 
 def _planned(original: CheckpointFiles, captured: CapturedEpoch) -> tuple[PlannedEpoch, EpochLog]:
-    """What the epoch read, and with which settings, as far as the store and the checkpoint know it."""
+    """Return the epoch's plan and log, from the store and the checkpoint."""
     epoch = captured.snapshot.epoch
     newest, offsets, next_watermark = _newest_plan(original, epoch), captured.offsets, original.next_watermark(epoch)
     log = EpochLog(
@@ -210,7 +210,7 @@ def _planned(original: CheckpointFiles, captured: CapturedEpoch) -> tuple[Planne
 
 
 def _newest_plan(original: CheckpointFiles, epoch: int) -> PlannedEpoch:
-    """The epoch's plan in the checkpoint, or that of the nearest epoch it still has: settings are pinned."""
+    """Return the epoch's plan in the checkpoint, or that of the nearest epoch it still has: settings are pinned."""
     nearest = sorted(original.begun(), key=lambda number: abs(number - epoch))
     planned = next((plan for number in nearest if (plan := original.readable_plan(number))), None)
     if planned is None:
@@ -219,7 +219,7 @@ def _newest_plan(original: CheckpointFiles, epoch: int) -> PlannedEpoch:
 
 
 def _newest_readable(original: CheckpointFiles) -> int:
-    """The newest epoch whose logs are whole."""
+    """Return the newest epoch whose logs are whole."""
     if (epoch := original.newest_readable()) is None:
         raise EpochGoneError(f"{original.path} has no committed epoch left whose logs can be read.")
     return epoch

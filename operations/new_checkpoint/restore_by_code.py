@@ -17,8 +17,6 @@ from streamstate.operations.new_checkpoint.source_offsets import (
     listed_files,
     offset_of,
 )
-from streamstate.operations.new_checkpoint.trial import try_an_epoch
-from streamstate.operations.new_checkpoint.user_rows import fitted_rows
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.checkpoint.source_progress import FILES, first_read
@@ -28,14 +26,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
-    from streamstate.operations.new_checkpoint.planned_query import PlannedQuery
+    from streamstate.operations.new_checkpoint.target_query import TargetQuery
     from streamstate.replay.stepping.query_sources import QuerySource
     from streamstate.snapshots.calls.progress_callback import ProgressCallback
     from streamstate.snapshots.checkpoint.filesystem import Files
 
 
 def restore_by_code(
-    query: PlannedQuery,
+    query: TargetQuery,
     captured: CapturedEpoch,
     offsets: Sequence[Offset] | None,
     record: ForkRecord,
@@ -64,15 +62,15 @@ def restore_by_code(
     _check_tables(new, captured)
     report("writing the state", 0.1)
     counts = new.write(
-        {name: fitted_rows(captured.rows(name, new.session), table, new.session) for name, table in new.tables.items()}
+        {name: table.fitted_rows(captured.rows(name, new.session), new.session) for name, table in new.tables.items()}
     )
     report("running an epoch of a copy", 0.7)
-    try_an_epoch(query, folder, files)
+    query.try_an_epoch(folder, files)
     return counts
 
 
 def _how_to_say() -> str:
-    """How to name the files that an epoch had read."""
+    """Return the advice to name the files that an epoch had read."""
     how = worded(
         "offsets=[['flights/2026-01-*.parquet']], for each source a list of paths or patterns, or None",
         command="--files 'flights/2026-01-*.parquet', a path or a pattern; for several sources, restore in Python",
@@ -93,9 +91,9 @@ def _check_tables(new: NewCheckpoint, captured: CapturedEpoch) -> None:
 
 
 def _sources(
-    query: PlannedQuery, captured: CapturedEpoch, given: Sequence[Offset] | None
+    query: TargetQuery, captured: CapturedEpoch, given: Sequence[Offset] | None
 ) -> tuple[dict[str, str | None] | list[str | None], dict[str, str]]:
-    """The offsets of the query's sources after the epoch, and the files of the sources' own logs."""
+    """Return the offsets of the query's sources after the epoch, and the files of the sources' own logs."""
     sources, recorded, facts = query.sources(), captured.offsets, captured.sources
     had: dict[str | int, str | None] = {}
     had.update(recorded if isinstance(recorded, Mapping) else enumerate(recorded))
@@ -134,7 +132,7 @@ def _sources(
 def _found(
     spark: SparkSession, source: QuerySource, facts: Mapping[str, Any], captured: CapturedEpoch
 ) -> list[LoggedFile]:
-    """The files of a source's folder that the store says were read.
+    """Return the files of a source's folder that the store says were read.
 
     Raises:
         StateWriteError: they are not found, or the store says nothing.
@@ -152,6 +150,6 @@ def _found(
 
 
 def _start(source: QuerySource, start: Any) -> str:
-    """Where a source began, in the form in which it records that itself: rate counts seconds from there."""
+    """Return the start of a source in the form in which it records that itself: rate counts seconds from there."""
     zero = "\0" if source.format.startswith("kafka") else ""  # as very old versions of Spark expect it
     return f"{zero}v1\n{start if isinstance(start, str) else json.dumps(start, separators=(',', ':'))}"

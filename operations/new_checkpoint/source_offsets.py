@@ -1,4 +1,4 @@
-"""Where a new checkpoint's sources go on: offsets that a user gives, and the log of files that were read."""
+"""Source offsets of a new checkpoint: those that a user gives, and the log of files that were read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from streamstate.replay.stepping.query_sources import QuerySource
 
 Offset = str | Mapping[str, Any] | Sequence[str] | int | None
-"""Where a source goes on: for files, the paths or patterns of those that were read; otherwise Spark's own JSON of the
-offset, as text or parsed; None: at its beginning."""
+"""The end of a source's history: for files, the paths or patterns of those that were read; otherwise Spark's JSON of
+the offset, as text or parsed; None: the beginning."""
 
 LoggedFile = dict[str, Any]
 """A line of a file source's log: ``path``, ``timestamp`` (in milliseconds since 1970) and ``batchId``."""
@@ -29,7 +29,7 @@ READ = '{"logOffset":0}'
 def source_logs(
     spark: SparkSession, sources: Sequence[QuerySource], offsets: Sequence[Offset] | None
 ) -> tuple[list[str | None], dict[str, str]]:
-    """The text of each source's offset, and the files of the logs of file sources.
+    """Return the text of each source's offset, and the files of the logs of file sources.
 
     Args:
         spark: lists files.
@@ -60,7 +60,7 @@ def source_logs(
 
 
 def offset_of(source: QuerySource, offset: Offset) -> str | None:
-    """A given offset of a source that does not read files, as text."""
+    """Return a given offset of a source that does not read files, as text."""
     text = offset if offset is None or isinstance(offset, str) else as_json(offset)
     try:
         json.loads(text or "null")
@@ -72,13 +72,13 @@ def offset_of(source: QuerySource, offset: Offset) -> str | None:
 
 
 def file_log(entries: Sequence[LoggedFile]) -> str:
-    """The log of a file source that has read some files in one batch; its offset is then ``READ``."""
+    """Return the log of a file source that has read some files in one batch; its offset is then ``READ``."""
     ordered = sorted(entries, key=lambda file: (file["timestamp"], file["path"]))
     return "\n".join(["v1", *map(as_json, ordered)])
 
 
 def given_files(spark: SparkSession, source: QuerySource, paths: Offset) -> list[LoggedFile]:
-    """The files that a user says were read.
+    """Return the files that a user says were read.
 
     Raises:
         InvalidArgumentError: these are no paths or patterns, or no file matches.
@@ -92,7 +92,7 @@ def given_files(spark: SparkSession, source: QuerySource, paths: Offset) -> list
 
 
 def listed_files(spark: SparkSession, paths: Sequence[str], pattern: str | None = None) -> list[LoggedFile]:
-    """The files at some paths whose names match a pattern, as Spark's file source lists them.
+    """Return the files at some paths whose names match a pattern, as Spark's file source lists them.
 
     Raises:
         InvalidArgumentError: there are none.
@@ -112,5 +112,5 @@ def listed_files(spark: SparkSession, paths: Sequence[str], pattern: str | None 
 
 
 def _as_logged(path: str) -> str:
-    """A file's path as the log of a file source has it: with three slashes on the local disk."""
+    """Return a file's path as the log of a file source has it: with three slashes on the local disk."""
     return re.sub(r"^file:/(?!/)", "file:///", path)

@@ -7,11 +7,12 @@ compared with the rows. Only then does the folder get its name: a checkpoint app
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices
-from streamstate.operations.new_checkpoint.read_back import described
 from streamstate.operations.new_checkpoint.target_table import TargetTable
-from streamstate.operations.new_checkpoint.user_rows import check_distinct, check_not_past
 from streamstate.replay.forks.rewritten_state import with_state_ids
 from streamstate.replay.state_writing.operator_stores import OperatorStores
 from streamstate.replay.state_writing.state_rewriter import RewritableOperator, StateRewriter
@@ -35,7 +34,7 @@ from streamstate.snapshots.checkpoint.filesystem import Files, local_path
 from streamstate.snapshots.spark.escaped_paths import escaped_in, path_for_reader
 from streamstate.snapshots.spark.failures import innermost
 from streamstate.snapshots.spark.restarting import FORMAT
-from streamstate.snapshots.spark.state_comparison import StateAt, differences_from
+from streamstate.snapshots.spark.state_comparison import StateAt, TableDifference, differences_from
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.names import is_number
 
@@ -133,7 +132,7 @@ class NewCheckpoint:
         try:
             if begins:
                 for name, table in self.tables.items():
-                    check_not_past(rows[name], table)
+                    table.check_not_past(rows[name])
             ids = rewriter.run(self.folder, rewriter.operators(), stores.rewritten)
         except (PySparkException, Py4JJavaError) as error:
             raise StateWriteError(f"The state cannot be written: {reason(error)}") from error
@@ -143,14 +142,14 @@ class NewCheckpoint:
         differences, counts = differences_from(self.spark, StateAt(self.folder, self.epoch), rows, limit=_SHOWN)
         if differences:
             for found in differences:
-                check_distinct(rows[found.table], self.tables[found.table])
+                self.tables[found.table].check_distinct(rows[found.table])
             raise StateWriteError.differs(
                 described(difference, self.tables[difference.table].keys) for difference in differences
             )
         return counts
 
     def count(self) -> dict[str, int]:
-        """The number of rows of each table."""
+        """Return the number of rows of each table."""
         reader = self._reader
         return {name: reader.frame(table.source, self.epoch).count() for name, table in self.tables.items()}
 
@@ -225,7 +224,7 @@ def _remove_unfinished(files: Files, parent: str, name: str) -> None:
     for found in files.names(parent):
         match = pattern.fullmatch(found)
         if match and int(match[1]) != os.getpid() and not psutil.pid_exists(int(match[1])):
-            # Spark's process goes on writing until it notices that Python's was killed.
+            # Spark's process keeps writing until it notices that Python's was killed.
             with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
                 psutil.Process(int(match[2])).wait(_LONGEST_END)
             files.remove_tree(f"{parent}/{found}")
@@ -248,7 +247,44 @@ def _lead_to(files: Files, folder: str, path: str) -> None:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong in a task: the message of what it raised."""
+    """Return the message of the error that a task raised."""
     text = str(error)
     found = re.search(r"\[USER_RAISED_EXCEPTION\] ([^\n]*?)(?: SQLSTATE|\n|$)", text)
     return found[1] if found else innermost(error)
+
+
+def described(difference: TableDifference, keys: Sequence[str]) -> str:
+    """Return a difference as text: for each key shown, a line with the row that was meant and the one that was read.
+
+    Args:
+        difference: between what was meant, the first state, and what Spark reads, the second.
+        keys: the key columns of the table.
+    """
+    if not difference.of_one and not difference.of_other:
+        return f"{difference.table}: {difference.why}"
+    counts = f"{difference.only_one:,} of the rows that were meant are not read,"
+    lines = [f"{difference.table}: {counts} {difference.only_other:,} are read that were not meant."]
+    return "\n".join([*lines, *(f"  {line}" for line in _by_key(difference, keys))])
+
+
+def _by_key(difference: TableDifference, keys: Sequence[str]) -> Iterator[str]:
+    sides: list[dict[str, dict[str, Any]]] = [{}, {}]
+    for side, texts in zip(sides, (difference.of_one, difference.of_other), strict=True):
+        for row in map(json.loads, texts):
+            key = ", ".join(f"{name} = {row.pop(name, None)!r}" for name in keys)
+            side[key] = row
+    meant, read = sides
+    # Of a row that is not among those that were fetched, nothing is said.
+    all_meant, all_read = len(meant) >= difference.only_one, len(read) >= difference.only_other
+    for key in sorted({*meant, *read}):
+        before, after = meant.get(key), read.get(key)
+        if before is not None and after is not None:
+            changed = [name for name in before if before[name] != after.get(name)]
+            before, after = ({name: row.get(name) for name in changed} for row in (before, after))
+        parts = [f"meant {_row(before)}"] * (before is not None or all_meant)
+        parts += [f"read {_row(after)}"] * (after is not None or all_read)
+        yield f"{key}: {', '.join(parts)}"
+
+
+def _row(row: dict[str, Any] | None) -> str:
+    return "no row" if row is None else ", ".join(f"{name} = {value!r}" for name, value in row.items()) or "this row"

@@ -14,9 +14,9 @@ from html import escape
 from pyspark.sql import SparkSession
 
 from streamstate.errors import PromotionError
-from streamstate.operations import rescale_rollback
 from streamstate.operations.promotion.requirements import check_promotable, check_stopped
-from streamstate.operations.promotion.switch import SWITCHING, Switch, has_run, promotion_of, recover
+from streamstate.operations.promotion.switch import SWITCHING, Switch, has_run, promotion_of, recover_promotion
+from streamstate.operations.rescaling.rollback import recover_rescale
 from streamstate.replay.forks.fork import ForkBuilder, never_overwriting
 from streamstate.replay.stepping.fork_folder import stepping
 from streamstate.replay.stepping.next_epoch import with_own_conf
@@ -40,7 +40,7 @@ def promote(
     """Let a fork take the place of a stopped query, after an epoch that both have committed.
 
     The fork's state becomes the state of the checkpoint ``over``, which keeps its query id: the sink and the captured
-    history go on as the same query's. The old checkpoint is kept beside it, and the fork stays as it is. The next epoch
+    history remain the same query's. The old checkpoint is kept beside it, and the fork stays as it is. The next epoch
     is planned already, without input: a process that still uses the old checkpoint finds it taken, and fails.
 
     Start the query from ``over`` afterwards, with the fork's code. If the process is killed, the next promotion, or the
@@ -56,7 +56,7 @@ def promote(
         How the states differ, where the old checkpoint is, and the way back.
 
     Raises:
-        NotACheckpointError: one of the two is not a checkpoint, or has no committed epoch.
+        NotACheckpointError, CheckpointError: one of the two is not a checkpoint, or has no committed epoch.
         QueryError: one of the queries is running, or another process is promoting.
         PromotionError: the fork is ahead or behind, has read other input, or is of another query; an epoch was begun
             and not committed; or the file system cannot rename folders in one step. Nothing was changed.
@@ -69,10 +69,10 @@ def promote(
     path, spark, say = location(os.fspath(over)), given_session(spark), progress or silent
     fork_path = location(os.fspath(fork))
     with SWITCHING:
-        recover(path, spark)
+        recover_promotion(path, spark)
         source, target = CheckpointFiles(fork_path, spark), CheckpointFiles(path, spark)
         check_stopped([source, target], spark)
-        rescale_rollback.recover(target, spark)
+        recover_rescale(target, spark)
         with stepping(fork_path):
             epoch = check_promotable(source, target, spark)
             say("comparing the two states", 0.1)
@@ -110,7 +110,7 @@ class _Promoting:
                 raise
             self.switch.keep()
         except BaseException:
-            recover(self.over.path, self.spark)
+            recover_promotion(self.over.path, self.spark)
             raise
 
     def _stage(self) -> None:
@@ -145,7 +145,7 @@ def _record(fork: CheckpointFiles, epoch: int, compared: StateComparison) -> Pro
 
 
 def _without_input(plan: str, commit: str | None) -> str:
-    """The plan of an epoch that follows another without reading anything, with the watermark that Spark would use."""
+    """Return the plan of a next epoch that reads nothing, with the watermark that Spark would use."""
     version, head, *offsets = with_own_conf(plan, plan, commit, own_watermark=True, pinned={}).split("\n")
     metadata = {**json.loads(head), "batchTimestampMs": time.time_ns() // 1_000_000}
     return "\n".join([version, json.dumps(metadata, separators=(",", ":")), *offsets])
@@ -153,7 +153,7 @@ def _without_input(plan: str, commit: str | None) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Promotion:
-    """What :func:`streamstate.promote` did, and the way back.
+    """The result of :func:`streamstate.promote`, and the way back.
 
     Example:
         >>> promotion = ss.promote("checkpoints/what_if", over="checkpoints/delays")  # doctest: +SKIP
@@ -169,7 +169,7 @@ class Promotion:
 
     @classmethod
     def of(cls, checkpoint: str | os.PathLike[str], spark: SparkSession | None = None) -> Promotion:
-        """The newest promotion of a checkpoint, for example to undo it in another process.
+        """Return the newest promotion of a checkpoint, for example to undo it in another process.
 
         Args:
             checkpoint: the checkpoint that a fork took over.
@@ -179,7 +179,7 @@ class Promotion:
             PromotionError: no fork has taken it over.
         """
         path = location(os.fspath(checkpoint))
-        recover(path, spark)
+        recover_promotion(path, spark)
         record = promotion_of(path, spark)
         if record is None:
             raise PromotionError(f"No fork has taken the place of {path}.\nss.promote(fork, over=…) does that.")
@@ -197,7 +197,7 @@ class Promotion:
 
     @property
     def kept(self) -> str:
-        """Where the old checkpoint is."""
+        """The path of the old checkpoint."""
         return Switch(self.checkpoint, "undo", self._record, self._spark).kept
 
     @property
@@ -220,7 +220,7 @@ class Promotion:
         """
         spark = given_session(spark or self._spark)
         with SWITCHING:
-            recover(self.checkpoint, spark)
+            recover_promotion(self.checkpoint, spark)
             switch = Switch(self.checkpoint, "undo", self._record, spark)
             if not switch.is_promoted:
                 raise PromotionError(

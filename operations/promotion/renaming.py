@@ -20,7 +20,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def exists(files: Files, folder: str) -> bool:
-    """Whether a folder exists and is not empty."""
+    """Check that a folder exists and is not empty."""
     return bool(files.names(folder))
 
 

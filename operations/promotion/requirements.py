@@ -1,4 +1,4 @@
-"""What must hold before a fork may take the place of a query: nothing read twice, nothing missed, nothing under way."""
+"""Requirements of a promotion: no input is read twice or missed, and no epoch is unfinished."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from streamstate.errors import NotACheckpointError, PromotionError, QueryError
+from streamstate.errors import PromotionError
+from streamstate.operations import stopped_query
 from streamstate.operations.promotion.renaming import check_atomic, exists
 from streamstate.operations.promotion.switch import check_not_replaced, kept_beside, promotion_of
-from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.checkpoint.bindings import binding_in, is_binding
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_promotable(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession) -> int:
-    """The epoch at which a fork can take over; raises if it cannot. Writes nothing."""
+    """Return the epoch at which a fork can take over; raises if it cannot. Writes nothing."""
     _check_paths(fork.path, over.path)
     check_atomic(over.path)
     check_not_replaced(over.path, spark)
@@ -55,13 +55,7 @@ def _check_paths(fork: str, over: str) -> None:
 
 def check_stopped(checkpoints: list[CheckpointFiles], spark: SparkSession) -> None:
     """Raise if one of some queries runs in this Spark application; other applications cannot be seen."""
-    active = active_queries(spark)
-    for checkpoint in checkpoints:
-        if checkpoint.query_id in active:
-            raise QueryError(
-                f"The query of {checkpoint.path} is running, and only stopped queries can be promoted or replaced.\n"
-                "Stop it first with query.stop(). In a notebook, %stream promote FORK --over NAME does all of it."
-            )
+    stopped_query.check_stopped(checkpoints, spark, "promoted or replaced", "%stream promote FORK --over NAME")
 
 
 def _check_lineage(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession) -> None:
@@ -101,24 +95,13 @@ def _same_epoch(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSessio
 
 
 def _last_epoch(checkpoint: CheckpointFiles, spark: SparkSession) -> int:
-    committed, begun = checkpoint.committed(), checkpoint.begun()
-    if not committed:
-        raise NotACheckpointError(
-            f"{checkpoint.path} has no committed epoch.\nRun its query until it commits one, then stop it."
-        )
-    if begun[-1:] == committed[-1:]:
-        return committed[-1]
     promotion = promotion_of(checkpoint.path, spark)
-    if promotion is not None and promotion.epoch == committed[-1]:
+    if promotion is not None and [promotion.epoch] == checkpoint.committed()[-1:] != checkpoint.begun()[-1:]:
         raise PromotionError(
             f"{checkpoint.path} has not run since a fork took its place after epoch {promotion.epoch}.\n"
             "Start it until it commits an epoch, or take that promotion back: ss.Promotion.of(…).undo()."
         )
-    raise PromotionError(
-        f"Epoch {begun[-1] if begun else committed[-1]} of {checkpoint.path} was begun but not committed; its results"
-        f" may be in the sink. The last committed epoch is {committed[-1]}.\n"
-        "Start the query with the same sink until that epoch is committed (step a fork), stop it, then promote."
-    )
+    return stopped_query.settled_epoch(checkpoint, "promote", PromotionError)
 
 
 def _planned(checkpoint: CheckpointFiles, epoch: int) -> PlannedEpoch:
@@ -145,7 +128,7 @@ def _check_same_input(
 
 
 def _input(checkpoint: CheckpointFiles, planned: PlannedEpoch, spark: SparkSession) -> dict[str, object]:
-    """What each source has delivered: the files of a file source, the offset of any other."""
+    """Return the input that each source has delivered: the files of a file source, the offset of any other."""
     files = files_for(spark, checkpoint.path)
     read: dict[str, object] = {}
     for log, offset in zip(planned.logs, planned.offsets, strict=True):
@@ -161,7 +144,7 @@ def _input(checkpoint: CheckpointFiles, planned: PlannedEpoch, spark: SparkSessi
 
 
 def _parsed(offset: str | None) -> object:
-    """An offset, whose JSON may list the same in another order."""
+    """Return an offset, whose JSON may list the same in another order."""
     with contextlib.suppress(ValueError):
         return None if offset is None else json.loads(offset)
     return offset

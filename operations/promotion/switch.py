@@ -2,7 +2,7 @@
 
 Beside the checkpoint, the folder ``<checkpoint>.promotion`` holds a journal, the checkpoint that is not in use, and
 nothing once the switch is over. On Linux both change places in one step (``renameat2``). Elsewhere it takes three
-renames, between which the checkpoint is missing for a moment; :func:`recover` completes or reverses them.
+renames, between which the checkpoint is missing for a moment; :func:`recover_promotion` completes or reverses them.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Switch:
 
     @property
     def staged(self) -> str:
-        """Where the checkpoint is that is about to be used, and after the switch the one that was."""
+        """The path of the checkpoint to be used next, and after the switch of the replaced one."""
         return f"{_work(self.over)}/checkpoint"
 
     @property
     def kept(self) -> str:
-        """Where the old checkpoint is kept."""
+        """The path of the old checkpoint after the promotion."""
         return kept_beside(self.over, self.record.epoch)
 
     @property
@@ -59,7 +59,7 @@ class Switch:
 
     @property
     def is_promoted(self) -> bool:
-        """Whether the promoted checkpoint is in place."""
+        """True if the promoted checkpoint is in place."""
         record = promotion_of(self.over, self.spark)
         return record is not None and record.id == self.record.id
 
@@ -92,7 +92,7 @@ class Switch:
         move(files, aside, self.staged if exists(files, self.over) else self.over, self.spark)
 
     def keep(self) -> None:
-        """The promotion stands: keep the old checkpoint, marked as replaced."""
+        """Complete the promotion: keep the old checkpoint, marked as replaced."""
         if exists(self._files, self.staged):
             move(self._files, self.staged, self.kept, self.spark)
         mark = json.dumps({"by": self.over, "epoch": self.record.epoch})
@@ -100,7 +100,7 @@ class Switch:
         self.close()
 
     def give_back(self) -> None:
-        """The old checkpoint takes its place again; the promoted one, which has run nothing, is deleted."""
+        """Put the old checkpoint back in its place, and delete the promoted one, which has run nothing."""
         if exists(self._files, self.kept):
             self._files.remove(f"{self.kept}/{REPLACED}")
             move(self._files, self.kept, self.staged, self.spark)
@@ -108,14 +108,14 @@ class Switch:
         self.close()
 
     def close(self) -> None:
-        """Delete the checkpoint that nobody needs, then the journal."""
+        """Delete the unused checkpoint, then the journal."""
         self._files.remove_tree(self.staged)
         self._files.remove(_journal(self.over))
         if not exists(self._files, _work(self.over)):
             self._files.remove_tree(_work(self.over))
 
 
-def recover(over: str, spark: SparkSession | None) -> str | None:
+def recover_promotion(over: str, spark: SparkSession | None) -> str | None:
     """Complete or reverse what a killed process left of a promotion, or of undoing one.
 
     Returns:
@@ -164,7 +164,7 @@ def _unfinished(over: str, spark: SparkSession | None) -> Switch | None:
 
 
 def has_run(over: str, epoch: int, spark: SparkSession | None) -> bool:
-    """Whether a checkpoint has begun to run an epoch after the promotion, so that its results may be in the sink.
+    """Check whether a checkpoint has begun an epoch after the promotion, so that its results may be in the sink.
 
     The promotion itself planned the next epoch. It runs once a state file of it is there.
     """
@@ -176,7 +176,7 @@ def has_run(over: str, epoch: int, spark: SparkSession | None) -> bool:
 
 
 def promotion_of(checkpoint: str, spark: SparkSession | None) -> PromotionRecord | None:
-    """The newest promotion of a checkpoint; None if there was none."""
+    """Return the newest promotion of a checkpoint; None if there was none."""
     return promotion_in(files_for(spark, checkpoint).text(f"{checkpoint}/metadata"))
 
 
@@ -191,8 +191,19 @@ def check_not_replaced(checkpoint: str, spark: SparkSession | None) -> None:
         )
 
 
+def prepare_start(checkpoint: str, spark: SparkSession | None) -> str | None:
+    """Complete or reverse an interrupted promotion before a start, and refuse a replaced checkpoint.
+
+    Returns:
+        The end of the promotion, as a clause; None if none was interrupted.
+    """
+    done = recover_promotion(checkpoint, spark)
+    check_not_replaced(checkpoint, spark)
+    return done
+
+
 def kept_beside(over: str, epoch: int) -> str:
-    """Where a promotion keeps the old checkpoint."""
+    """Return the path at which a promotion keeps the old checkpoint."""
     return f"{over}.before-promotion-{epoch}"
 
 

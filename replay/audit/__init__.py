@@ -1,10 +1,9 @@
-"""Audits of determinism: replays compared with the recorded states, likely causes, and a record that can be checked."""
+"""Audits of determinism: replays compared with the recorded states, and likely causes of differences."""
 
 from __future__ import annotations
 
 from streamstate.replay.audit.auditing import audit
-from streamstate.replay.audit.record_check import AuditRecordCheck, check_audit_record
-from streamstate.replay.audit.report import Audit, AuditedReplay, Divergence
+from streamstate.replay.audit.report import Audit, AuditDivergence, AuditedReplay
 from streamstate.state_inspect.suspects.suspect import Suspect
 
-__all__ = ["Audit", "AuditRecordCheck", "AuditedReplay", "Divergence", "Suspect", "audit", "check_audit_record"]
+__all__ = ["Audit", "AuditDivergence", "AuditedReplay", "Suspect", "audit"]

@@ -1,24 +1,19 @@
-"""Auditing whether a query is deterministic: :func:`audit`."""
+"""Audits of whether a query is deterministic: :func:`audit`."""
 
 from __future__ import annotations
 
 import os
-import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import EpochGoneError, InvalidArgumentError, choices
-from streamstate.replay.audit.record import offsets_digest, recorded_states
-from streamstate.replay.audit.record_check import check_audit_record
-from streamstate.replay.audit.report import Audit, AuditedReplay, Divergence, with_ranked_suspects
+from streamstate.replay.audit.report import Audit, AuditDivergence, AuditedReplay, with_ranked_suspects
 from streamstate.replay.forks.fork import fork_before_first_epoch, fork_for_now
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import ForkRunner
@@ -57,7 +52,6 @@ def audit(
     store: str | os.PathLike[str] | None = None,
     directory: str | os.PathLike[str] | None = None,
     mode: str = "update",
-    against: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     spark: SparkSession | None = None,
     progress: ProgressCallback | None = None,
 ) -> Audit:
@@ -78,13 +72,11 @@ def audit(
         store: a store that has the query, or into which it is captured; by default a temporary one.
         directory: a folder to keep the replays' checkpoints and histories in; by default they are deleted.
         mode: the output mode.
-        against: the record of another audit, to check against the states recorded here.
         spark: the session; by default the running one, or an embedded one.
         progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
 
     Returns:
-        The result, with ``.clean``, ``.first`` (epoch, table, key, column, both values, likely causes) and
-        ``.record``.
+        The result, with ``.clean`` and ``.first`` (epoch, table, key, column, both values, likely causes).
 
     Raises:
         InvalidArgumentError: an argument is invalid.
@@ -99,7 +91,6 @@ def audit(
         >>> audit.clean, audit.first  # doctest: +SKIP
     """
     active = given_session(spark)
-    started = datetime.now(UTC)
     original = CheckpointFiles(location(os.fspath(checkpoint)), active)
     span = _span(original, epochs)
     recorded = _partitions(original, span)
@@ -110,8 +101,6 @@ def audit(
         history = ForkCapture(original.path, folder if store is None else os.fspath(store), None, active).history
         for epoch in span:
             history.at(epoch)  # raises in a gap
-        states = recorded_states(history, span)
-        checked = None if against is None else check_audit_record(against, history)
         report, count, keep = progress or silent, len(of_replays), directory is not None
         run = _AuditRun(build_query, original, span, folder, active, mode, history, report, count, keep)
         replayed = tuple(run.replay(number, partitions, recorded) for number, partitions in enumerate(of_replays, 1))
@@ -125,12 +114,6 @@ def audit(
             tuple(history.tables()),
             with_ranked_suspects(replayed, suspects, recorded),
             tuple(suspects),
-            states,
-            offsets_digest(history, span),
-            _versions(active),
-            started,
-            datetime.now(UTC),
-            checked,
         )
 
 
@@ -206,18 +189,18 @@ class _AuditRun:
         return report
 
 
-def _divergence(first: BranchDivergence, replay: int) -> Divergence:
+def _divergence(first: BranchDivergence, replay: int) -> AuditDivergence:
     column = next(iter(first.columns), None) if first.kind == "differing" else None
     pair: tuple[Any, Any] = first.columns[column] if column is not None else (None, None)
     if column is None:
         values = {name: here if here is not None else there for name, (here, there) in first.columns.items()}
         row = {name: value for name, value in values.items() if value is not None}
         pair = (row, None) if first.kind == "only here" else (None, row)
-    return Divergence(first.epoch, first.table, first.key, column, *pair, first.columns, replay)
+    return AuditDivergence(first.epoch, first.table, first.key, column, *pair, first.columns, replay)
 
 
 def _span(original: CheckpointFiles, epochs: range | tuple[int, int] | str | None) -> range:
-    """The epochs to replay, all of them committed and still described by the checkpoint."""
+    """Return the epochs to replay, all of them committed and still described by the checkpoint."""
     original.query_id  # noqa: B018 (raises if there is no checkpoint)
     committed = original.committed()
     if committed and not original.has_state():
@@ -243,7 +226,7 @@ def _span(original: CheckpointFiles, epochs: range | tuple[int, int] | str | Non
 
 
 def _partitions(original: CheckpointFiles, span: range) -> int:
-    """The number of partitions of the state, in all of the epochs."""
+    """Return the number of partitions of the state, in all of the epochs."""
     repartitioned = [epoch for epoch in span if epoch > 0 and original.repartitioned(epoch)]
     if repartitioned:
         raise InvalidArgumentError(
@@ -265,7 +248,7 @@ def _other_partitions(partitions: object, recorded: int) -> int:
 
 @contextmanager
 def _folder(directory: str | os.PathLike[str] | None) -> Iterator[str]:
-    """Where the replays go; deleted afterwards unless a directory was given."""
+    """Provide a folder for the replays; delete it afterwards unless a directory was given."""
     if directory is None:
         with temporary_folder("audit") as folder:
             yield folder
@@ -289,7 +272,7 @@ def _suspects(build_query: BuildQuery, frame: DataFrame) -> list[Suspect]:
 
 
 def _unbound_reads(original: CheckpointFiles, span: range) -> list[Suspect]:
-    """The shared variables that operators read outside of the epoch."""
+    """Return the shared variables that operators read outside of the epoch."""
     planned = original.planned(span[-1])
     binding = None if planned is None else binding_in(planned.offsets)
     versions = {} if binding is None else binding.versions
@@ -304,13 +287,3 @@ def _unbound_reads(original: CheckpointFiles, span: range) -> list[Suspect]:
         for name, version in versions.items()
         if version is not None and version.number is None
     ]
-
-
-def _versions(spark: SparkSession) -> dict[str, str]:
-    java: Any = spark._jvm
-    return {
-        "streamstate": version("streamstate"),
-        "spark": spark.version,
-        "python": platform.python_version(),
-        "java": str(java.java.lang.System.getProperty("java.version")),
-    }

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import html
-import json
-import os
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from streamstate.replay.audit.record import DETERMINISTIC, DIVERGED, FORMAT, KIND, SAME, States, checksum, epoch_chain
-from streamstate.replay.audit.record_check import AuditRecordCheck
 from streamstate.replay.audit.suspects import Evidence, ranked
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.suspects.suspect import Suspect
@@ -22,8 +16,8 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Divergence:
-    """Where a replay first differed from what was recorded.
+class AuditDivergence:
+    """The first difference between a replay and the recorded state.
 
     Attributes:
         epoch: the first epoch that differs.
@@ -48,19 +42,12 @@ class Divergence:
     suspects: tuple[Suspect, ...] = ()
 
     def __str__(self) -> str:
-        """The divergence in one line."""
+        """Return the divergence in one line."""
         key = ", ".join(f"{name}={value!r}" for name, value in self.key.items())
         where = f"epoch {self.epoch}, {self.table}, {key}"
         if self.column is None:
             return f"{where}: only in the {'replay' if self.recorded is None else 'recorded state'}"
         return f"{where}: {self.column} was {_short(self.recorded)}, now {_short(self.replayed)}"
-
-    def place(self) -> dict[str, Any]:
-        """The divergence as plain data, for an audit record."""
-        values = {"recorded": _short(self.recorded), "replayed": _short(self.replayed)}
-        key = {name: _short(value) for name, value in self.key.items()}
-        place = {"replay": self.replay, "epoch": self.epoch, "table": self.table, "key": key, "column": self.column}
-        return {**place, **values, "suspects": [suspect.what for suspect in self.suspects]}
 
 
 @dataclass(frozen=True)
@@ -81,7 +68,7 @@ class AuditedReplay:
     number: int
     partitions: int
     upto: int
-    divergence: Divergence | None
+    divergence: AuditDivergence | None
     epochs: pd.DataFrame = field(repr=False, compare=False)
     keys: pd.DataFrame | None = field(default=None, repr=False, compare=False)
     seconds: float = field(default=0.0, compare=False)
@@ -91,11 +78,11 @@ class AuditedReplay:
 
     @property
     def same(self) -> bool:
-        """Whether every state was as recorded."""
+        """True if every state was as recorded."""
         return self.divergence is None and not self.left_out
 
     def __str__(self) -> str:
-        """The replay in one line."""
+        """Return the replay in one line."""
         title = f"Replay {self.number}, {self.partitions} partition{'s' * (self.partitions != 1)}"
         if self.divergence is not None:
             return f"{title}: {self.divergence}"
@@ -117,12 +104,6 @@ class Audit:
         tables: its state tables.
         replays: the replays, in order.
         suspects: everything in the query that may be nondeterministic; in a clean audit it had no effect.
-        states: the fingerprints of the recorded states.
-        source_offsets: a digest of the epochs' input; None if the store does not have it for all of them.
-        versions: of streamstate, Spark, Python and Java.
-        started: when it started.
-        finished: when it finished.
-        against: the check of an audit record, if one was given.
     """
 
     checkpoint: str
@@ -133,67 +114,17 @@ class Audit:
     tables: tuple[str, ...]
     replays: tuple[AuditedReplay, ...]
     suspects: tuple[Suspect, ...]
-    states: States = field(repr=False)
-    source_offsets: str | None
-    versions: dict[str, str]
-    started: datetime
-    finished: datetime
-    against: AuditRecordCheck | None = None
 
     @property
     def clean(self) -> bool:
-        """Whether every replay had the recorded state at every epoch."""
+        """True if every replay had the recorded state at every epoch."""
         return all(replayed.same for replayed in self.replays)
 
     @property
-    def first(self) -> Divergence | None:
-        """The earliest divergence of all replays; None if there is none."""
+    def first(self) -> AuditDivergence | None:
+        """The earliest divergence of all replays; None without one."""
         found = [replayed.divergence for replayed in self.replays if replayed.divergence is not None]
         return min(found, key=lambda divergence: divergence.epoch, default=None)
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What was replayed, with a fingerprint of every state: a small record that others can check.
-
-        Example:
-            >>> audit.record["result"]  # doctest: +SKIP
-            'deterministic'
-        """
-        replays = [
-            {
-                "number": replayed.number,
-                "partitions": replayed.partitions,
-                "upto": replayed.upto,
-                "result": SAME if replayed.same else DIVERGED,
-                "diverges": None if replayed.divergence is None else replayed.divergence.place(),
-            }
-            for replayed in self.replays
-        ]
-        record: dict[str, Any] = {
-            "kind": KIND,
-            "format": FORMAT,
-            "made_by": self.versions,
-            "query": {"id": self.query_id, "checkpoint": self.checkpoint, "mode": self.mode},
-            "epochs": [self.epochs[0], self.epochs[-1]],
-            "partitions": self.partitions,
-            "source_offsets": self.source_offsets,
-            "states": self.states,
-            "chain": epoch_chain(self.states),
-            "replays": replays,
-            "result": DETERMINISTIC if self.clean else DIVERGED,
-            "first": None if self.first is None else self.first.place(),
-            "started": self.started.isoformat(timespec="seconds"),
-            "finished": self.finished.isoformat(timespec="seconds"),
-        }
-        return {**record, "checksum": checksum(record)}
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the record as JSON; :func:`streamstate.check_audit_record` checks it.
-
-        Example:
-            >>> audit.save("delays.audit.json")  # doctest: +SKIP
-        """
-        Path(path).write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
 
     def _title(self) -> str:
         span = f"epochs {self.epochs[0]} to {self.epochs[-1]}" if len(self.epochs) > 1 else f"epoch {self.epochs[0]}"
@@ -210,8 +141,6 @@ class Audit:
             lines.append(f"Possible sources of nondeterminism in the query, without effect here: {found}.")
         if self.first is not None:
             lines += _explanation(self.first)
-        if self.against is not None:
-            lines.append(repr(self.against).splitlines()[0])
         return lines
 
     def __repr__(self) -> str:
@@ -229,7 +158,7 @@ class Audit:
 def with_ranked_suspects(
     replays: tuple[AuditedReplay, ...], suspects: list[Suspect], recorded_partitions: int
 ) -> tuple[AuditedReplay, ...]:
-    """The replays, each divergence with the suspects that could explain it."""
+    """Return the replays, each divergence with the suspects that could explain it."""
     diverged = [(replayed.divergence, replayed.partitions) for replayed in replays if replayed.divergence is not None]
     same_partitions = [divergence for divergence, partitions in diverged if partitions == recorded_partitions]
     # With only one replay of the recorded number of partitions, the replay with another number has to tell whether
@@ -238,7 +167,7 @@ def with_ranked_suspects(
     distinct = {(divergence.epoch, repr(divergence.columns)) for divergence in comparable}
     agree = len(comparable) > 1 and len(distinct) == 1
 
-    def explained(divergence: Divergence) -> Divergence:
+    def explained(divergence: AuditDivergence) -> AuditDivergence:
         evidence = Evidence(
             divergence.column,
             same_partitions=bool(same_partitions),
@@ -253,7 +182,7 @@ def with_ranked_suspects(
     )
 
 
-def _explanation(first: Divergence) -> list[str]:
+def _explanation(first: AuditDivergence) -> list[str]:
     if not first.suspects:
         unexplained = "Nothing in the plan or in its Python functions explains it"
         return [f"{unexplained}: the code, the settings or the input may have changed since the query ran."]
@@ -264,7 +193,7 @@ def _explanation(first: Divergence) -> list[str]:
     return lines
 
 
-def _table(keys: pd.DataFrame, first: Divergence) -> str:
+def _table(keys: pd.DataFrame, first: AuditDivergence) -> str:
     renamed = keys.head(_SHOWN).rename(columns=lambda name: _column_title(str(name)))
     caption = html.escape(f"{first.table} at epoch {first.epoch}: the first keys that differ")
     return f"<p>{caption}</p>{as_html(renamed)}"

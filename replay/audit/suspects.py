@@ -1,4 +1,4 @@
-"""How well parts of a query that may be nondeterministic explain a divergence."""
+"""The weight of suspects, parts of a query that may be nondeterministic, as causes of a divergence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the replays show together.
+    """The evidence of all replays.
 
     Attributes:
         column: the first column that differs; None: only one side has the row.
@@ -25,7 +25,7 @@ class Evidence:
     by_position: bool = False
 
     def weight(self, suspect: Suspect) -> int:
-        """How well a suspect explains the divergence; 0: not at all."""
+        """Return a number that says how well a suspect explains the divergence; 0: not at all."""
         kind = SuspectKind
         if not self.same_partitions:
             fits = {kind.PARTITION: 3, kind.ORDER: 3, kind.OUTSIDE: 1, kind.RANDOM: 1, kind.CLOCK: 1}
@@ -40,11 +40,11 @@ class Evidence:
 
 
 def without_number(column: str) -> str:
-    """A state column's name without its numeric suffix: ``sum_2`` is the second ``sum``."""
+    """Return a state column's name without its numeric suffix: ``sum_2`` is the second ``sum``."""
     stem, _, number = column.rpartition("_")
     return stem if stem and number.isdigit() else column
 
 
 def ranked(suspects: Iterable[Suspect], evidence: Evidence) -> list[Suspect]:
-    """The suspects that could explain what was found, the most likely first."""
+    """Return the suspects that could explain what was found, the most likely first."""
     return sorted(filter(evidence.weight, dict.fromkeys(suspects)), key=evidence.weight, reverse=True)

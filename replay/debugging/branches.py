@@ -77,7 +77,7 @@ class DebugBranch:
             self.newest = max(self.newest, runner.epoch)
 
     def path(self) -> list[tuple[int, DebugBranch]]:
-        """The epochs that lead to the branch's newest, each with the branch that ran it."""
+        """Return the epochs that lead to the branch's newest, each with the branch that ran it."""
         lineage = [self]
         while (parent := lineage[-1].parent) is not None:
             lineage.append(parent)
@@ -89,7 +89,7 @@ class DebugBranch:
         return sorted(path.items(), key=lambda pair: pair[0])
 
     def describe(self, *, current: bool) -> Branch:
-        """The public description of the branch."""
+        """Return the public description of the branch."""
         return Branch(self.name, self.parent_name, self.forked_at, self.newest, self.checkpoint, current)
 
 
@@ -107,7 +107,7 @@ class BranchTree:
     branches: list[DebugBranch] = field(default_factory=list, init=False)
 
     def begin(self, at: int | None) -> DebugBranch:
-        """The first branch; without an epoch, it starts at the oldest epoch that can be forked."""
+        """Return the first branch; without an epoch, it starts at the oldest epoch that can be forked."""
         if at is not None:
             return self._fork(None, at)
         for epoch in CheckpointFiles(self.original, self.spark).committed()[:-1]:
@@ -118,7 +118,7 @@ class BranchTree:
         return self._fork(None, None)
 
     def branch_off(self, branch: DebugBranch, epoch: int) -> DebugBranch:
-        """A new branch from an epoch of a branch."""
+        """Return a new branch from an epoch of a branch."""
         parent: DebugBranch | None = branch
         while parent is not None and epoch <= parent.forked_at:
             # Where it was forked, a branch equals its parent, and the parent also has the epochs before.
@@ -131,7 +131,7 @@ class BranchTree:
         files_for(self.spark, branch.checkpoint).remove_tree(branch.checkpoint)
 
     def describe(self, current: DebugBranch) -> list[Branch]:
-        """The original, and all branches."""
+        """Return the original, and all branches."""
         committed = CheckpointFiles(self.original, self.spark).committed()
         newest = committed[-1] if committed else None
         original = Branch(self._original_name(), None, None, newest, self.original)

@@ -218,7 +218,7 @@ class DebugSession:
             self._watches.remove(expression)
 
     def watches(self) -> pd.DataFrame:
-        """The values of the watched expressions along the branch.
+        """Return the values of the watched expressions along the branch.
 
         Columns: ``epoch``, ``branch`` (the one that ran the epoch), and one for each expression.
 
@@ -231,7 +231,7 @@ class DebugSession:
             return self._watches.values(self._current().path())
 
     def branches(self) -> list[Branch]:
-        """The original and all branches, in the order in which they were made."""
+        """Return the original and all branches, in the order in which they were made."""
         with self._lock:
             return self._tree.describe(self._branch)
 
@@ -257,7 +257,7 @@ class DebugSession:
         )
 
     def _current(self) -> DebugBranch:
-        """The current branch, if the session is open."""
+        """Return the current branch, if the session is open."""
         if self._closed:
             raise InvalidArgumentError("This session is closed.\nStart another one with ss.debug.")
         return self._branch
@@ -351,7 +351,7 @@ class _Watches:
 
 
 def watch_query(expression: str, branch: str, tables: Sequence[str]) -> str:
-    """The SQL query for a watched expression on one branch; FROM may be left out if there is only one state table."""
+    """Return the SQL query for a watched expression on one branch; with only one state table, FROM is optional."""
     try:
         parsed = sqlglot.parse_one(f"SELECT {expression}", read="duckdb")
     except SqlglotError as error:

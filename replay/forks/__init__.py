@@ -1,4 +1,4 @@
-"""Forks: new checkpoints that stand where a query stood at one of its epochs, with the same or an edited state."""
+"""Forks: new checkpoints that continue from an epoch of a query, with the same or an edited state."""
 
 from __future__ import annotations
 

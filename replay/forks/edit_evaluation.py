@@ -90,7 +90,7 @@ class EditedRows:
 
     @classmethod
     def of(cls, source: StateSource, state: DataFrame) -> EditedRows:
-        """The rows as Spark's state reader returns them."""
+        """Return the rows as Spark's state reader returns them."""
         columns = flatten(state.schema, source.shape)
         parts = {part: state.schema[part].dataType for part in (*KEY_PARTS, *VALUE_PARTS) if part in state.columns}
         flags = {EXISTED: "true", _DELETED: "false", _FALLBACK: "false", EDITS: "cast(0 AS bigint)"}
@@ -104,7 +104,7 @@ class EditedRows:
         return cls(source, flat, columns, kinds, parts, tuple(state_fields(state.schema, columns)))
 
     def edited(self, edit: ParsedEdit, number: int) -> EditedRows:
-        """The table after one more edit."""
+        """Return the table after one more edit."""
         if isinstance(edit, Edit):
             return self._by_key(edit, number)
         if edit.kind == "INSERT":
@@ -195,7 +195,7 @@ class EditedRows:
         return given.select("*", *fixed, *(F.expr(text).alias(name) for name, text in flags.items()))
 
     def plus(self, rows: DataFrame) -> EditedRows:
-        """The table with more rows."""
+        """Return the table with more rows."""
         for field in self.fields:
             self._check_convertible(field)
         return replace(self, frame=self.frame.unionByName(rows), added=True)
@@ -208,7 +208,7 @@ class EditedRows:
         return (F.col(EDITS) + F.when(matches, F.lit(1 << number)).otherwise(F.lit(0))).alias(EDITS)
 
     def _expression(self, edit: SqlEdit, node: Any) -> Column:
-        """An expression of an edit over the table's columns."""
+        """Return an expression of an edit over the table's columns."""
         names = [*self.columns.keys, *self.columns.values]
         node = node.copy()
         for column in [*node.find_all(exp.Column)]:
@@ -227,14 +227,14 @@ class EditedRows:
         return self._checked(node, ())
 
     def _checked(self, node: Any, columns: Sequence[str]) -> Column:
-        """An expression as a column, if it only calls what SQL for Spark may call."""
+        """Return an expression as a column, if it only calls what SQL for Spark may call."""
         text = node.sql(dialect="spark")
         with spark_errors():
             check_expression_for_spark(self.frame.sparkSession, text, columns, _INSTEAD)
             return F.expr(text)
 
     def _value(self, name: str) -> str:
-        """The name of a value column, as the table spells it."""
+        """Return the name of a value column, as the table spells it."""
         if any(name.casefold() == key.casefold() for key in self.columns.keys):
             raise InvalidArgumentError(
                 f"{name} is a key column of {self.source.table}, and keys cannot be changed.\n"
@@ -258,7 +258,7 @@ class EditedRows:
             )
 
     def texted(self) -> DataFrame:
-        """All rows and those that were deleted, with their key and themselves as text."""
+        """Return all rows and those that were deleted, with their key and themselves as text."""
         row, key = (canonical_text(self.frame.schema, names) for names in (self.columns.names, self.columns.keys))
         rows = self.frame.withColumns({ROW: row, KEY: key})
         if not self.added:
@@ -271,7 +271,7 @@ class EditedRows:
         return others.unionByName(new)
 
     def numbered(self, rows: DataFrame) -> EditedRows:
-        """The table with these rows only, and with numbers without gaps where the state numbers the rows of a key."""
+        """Return the table with these rows only, numbered without gaps where the state numbers the rows of a key."""
         number = self._number
         if number is None or not (self.added or self.removed):
             return replace(self, frame=rows)
@@ -299,7 +299,7 @@ class EditedRows:
         return self.frame.select(*map(column_named, self.columns.names))
 
     def _part(self, part: str, kind: DataType) -> Column:
-        """A column of the state reader: the original one, except for changed columns and added rows."""
+        """Return a column of the state reader: the original one, except for changed columns and added rows."""
         fields = [field for field in self.fields if field.part == part]
         whole = column_named(f" {part}")
         if not self.added and not self.changed & {field.name for field in fields}:

@@ -1,4 +1,4 @@
-"""What edits make of a state: the rows of the edited tables, checked before anything is written.
+"""State tables after edits, checked before anything is written.
 
 Spark's executors evaluate the edits, and keep the rows until they are written and read back.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EditedTable:
-    """What edits make of one state table."""
+    """A state table after edits."""
 
     source: StateSource
     state: DataFrame = field(repr=False)
@@ -112,7 +112,7 @@ def _edited(source: StateSource, state: DataFrame, edits: Sequence[ParsedEdit], 
 
 
 def _checked(source: StateSource, rows: DataFrame, edits: Sequence[ParsedEdit], epoch: int, *, adds: bool) -> int:
-    """The number of keys that changed.
+    """Return the number of keys that changed.
 
     Raises:
         InvalidArgumentError: an edit matches no row, or adds a row that exists.

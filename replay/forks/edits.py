@@ -55,7 +55,7 @@ class Edit:
             )
 
     def __str__(self) -> str:
-        """The edit in one line."""
+        """Return the edit in one line."""
         key = ", ".join(f"{name} = {value!r}" for name, value in self.key.items())
         new = ", ".join(f"{name} = {value!r}" for name, value in (self.set or {}).items())
         return f"{self.table}: delete {key}" if self.delete else f"{self.table}: set {new} where {key}"
@@ -88,7 +88,7 @@ ParsedEdit = Edit | SqlEdit
 
 
 def parse_edits(edits: EditInput) -> list[ParsedEdit]:
-    """The single edits, in their order; at least one."""
+    """Return the single edits, in their order; at least one."""
     parsed: list[ParsedEdit] = []
     for edit in [edits] if isinstance(edits, (str, Edit)) else edits:
         if isinstance(edit, Edit):
@@ -161,5 +161,5 @@ def _where(node: exp.Expr) -> exp.Expr | None:
 
 
 def _other_clauses(node: exp.Expr, *known: str) -> list[str]:
-    """The clauses of a statement that are not supported."""
+    """Return the clauses of a statement that are not supported."""
     return [name for name, value in node.args.items() if value and name not in known]

@@ -44,7 +44,7 @@ class RewrittenState:
 
     @classmethod
     def planned(cls, rewriter: StateRewriter, partitions: int, edit: EditInput | None) -> RewrittenState:
-        """What has to be rewritten to repartition or edit the state.
+        """Return the parts of the state to rewrite for a repartitioning or edits.
 
         Operators without edits keep their files if the number of partitions stays the same, or if they always work in
         a single partition.
@@ -66,7 +66,7 @@ class RewrittenState:
             table.release()
 
     def phases(self, contents: ForkContents) -> tuple[ForkContents, ForkContents]:
-        """What Spark needs to write the state, and what may only be added afterwards.
+        """Split the files into those that Spark needs to write the state, and those to add afterwards.
 
         Spark writes the state of every operator that it finds; so those that keep their files come later.
         """
@@ -103,7 +103,7 @@ class RewrittenState:
         return OperatorStores(self.rewriter.original, self.rewriter.epoch, self.partitions, self._tables, encoder)
 
     def _tables(self, operator: RewritableOperator, group: StructType) -> list[TableRows]:
-        """The rows of an operator's state tables with their edits."""
+        """Return the rows of an operator's state tables with their edits."""
         states = {table.source.table: table.state for table in self.edited}
         return [
             TableRows.of_state(source, group, states.get(source.table) or self._stored(source))
@@ -112,11 +112,11 @@ class RewrittenState:
         ]
 
     def _stored(self, source: StateSource) -> DataFrame:
-        """A table's rows as Spark's state reader returns them; those of a list have their order."""
+        """Return a table's rows as Spark's state reader returns them; those of a list have their order."""
         return self._reader.frame(source, self.rewriter.epoch).withColumn(ORDER, F.monotonically_increasing_id())
 
     def differences(self, fork: StateAt) -> list[TableDifference]:
-        """How the fork differs from its original, apart from the edits."""
+        """Return the differences between the fork and its original, apart from the edits."""
         spark, epoch = self.rewriter.spark, self.rewriter.epoch
         if not self.edited:
             return state_differences(spark, StateAt(self.rewriter.original.path, epoch), fork)
@@ -133,29 +133,29 @@ class RewrittenState:
 
     @property
     def edited_rows(self) -> int:
-        """How many rows of the state were changed, added or deleted."""
+        """Count the rows of the state that were changed, added or deleted."""
         return sum(table.changed for table in self.edited)
 
     def text(self, path: str, text: str) -> str:
-        """The text of one of the original's small files in the fork."""
+        """Return the text of one of the original's small files in the fork."""
         if path.startswith("commits/") and self._ids:
             return with_state_ids(text, self._ids)
         return _with_partitions(path, text, self.partitions)
 
     def written_bytes(self, target: str, files: Files) -> int:
-        """The size of the state that was written."""
+        """Return the size of the state that was written."""
         folders = (f"{target}/state/{operator.number}" for operator in self.operators)
         return sum(files.size(path) for folder in folders for path in _state_below(files, folder))
 
 
 def _operator_of(path: str) -> str | None:
-    """The id of the operator that a path inside a checkpoint belongs to."""
+    """Return the id of the operator that a path inside a checkpoint belongs to."""
     parts = path.split("/")
     return parts[1] if parts[0] == "state" else None
 
 
 def _state_below(files: Files, folder: str) -> Iterator[str]:
-    """All files below an operator's folder except its metadata and schemas."""
+    """Yield all files below an operator's folder except its metadata and schemas."""
     for name in files.names(folder):
         if name.startswith("_"):
             continue
@@ -166,7 +166,7 @@ def _state_below(files: Files, folder: str) -> Iterator[str]:
 
 
 def _with_partitions(path: str, text: str, partitions: int) -> str:
-    """The text of a small file for another number of partitions; most files do not mention it."""
+    """Return the text of a small file for another number of partitions; most files do not mention it."""
     if _OFFSETS.fullmatch(path):
         return offsets_with_partitions(text, partitions)
     if not OPERATOR_METADATA.fullmatch(path):
@@ -178,10 +178,10 @@ def _with_partitions(path: str, text: str, partitions: int) -> str:
 
 
 def offsets_with_partitions(text: str, partitions: int) -> str:
-    """The text of an ``offsets/N`` for a query whose state has another number of partitions.
+    """Return the text of an ``offsets/N`` for a query whose state has another number of partitions.
 
     A query takes the number from its newest epoch, planned or committed. If two epochs in a row have different
-    numbers, Spark takes the later one for a repartitioning and does not go on. So all epochs of a fork have the same.
+    numbers, Spark takes the later one for a repartitioning and stops. So all epochs of a fork have the same.
     """
     version, head, *sources = text.split("\n")
     metadata = json.loads(head)
@@ -190,7 +190,7 @@ def offsets_with_partitions(text: str, partitions: int) -> str:
 
 
 def with_state_ids(text: str, ids: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    """The text of a ``commits/N`` that names other state files for some operators."""
+    """Return the text of a ``commits/N`` that names other state files for some operators."""
     version, commit = split_text(text)
     commit["stateUniqueIds"] = {**commit.get("stateUniqueIds", {}), **ids}
     return f"{version}\n{as_json(commit)}"

@@ -1,4 +1,4 @@
-"""What Spark's ``StateRewriter`` writes into the stores of an operator: rows made from the operator's state tables."""
+"""Rows that Spark's ``StateRewriter`` writes into the stores of an operator, from the operator's state tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from streamstate.errors import UnsupportedStateError
 from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY, RewritableOperator
-from streamstate.replay.state_writing.store_rows import Store, TableRows, store_rows
+from streamstate.replay.state_writing.store_rows import RewrittenStore, TableRows, store_rows
 from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
@@ -30,11 +30,11 @@ class OperatorStores:
     encoder: RowEncoder
 
     def rewritten(self, operator: RewritableOperator, store: str, stored: DataFrame) -> DataFrame:
-        """The rows that a store is to have, whatever it has."""
+        """Return the rows to write into a store, in place of its own."""
         group = stored.schema[PARTITION_KEY].dataType
         assert isinstance(group, StructType)
         partitions = 1 if operator.single_partition else self.partitions
-        described = Store(store, self._families(operator, store), group, partitions)
+        described = RewrittenStore(store, self._families(operator, store), group, partitions)
         return store_rows(described, self.tables(operator, group), self.encoder)
 
     def _families(self, operator: RewritableOperator, store: str) -> Sequence[str]:

@@ -69,7 +69,7 @@ class StateRewriter:
         )
 
     def operators(self) -> list[RewritableOperator]:
-        """The operators with state."""
+        """Return the operators with state."""
         stores: dict[tuple[int, str], list[str]] = {}
         for store in listed_stores(self.session, self.original, self.epoch):
             stores.setdefault((store.operator, store.kind), []).append(store.name)
@@ -82,7 +82,7 @@ class StateRewriter:
         return RewritableOperator(number, name, stores, single_partition=not getattr(kind, "fields", True))
 
     def rows(self, number: int, name: str, store: str) -> DataFrame:
-        """All rows of a store: ``partition_key``, ``key_bytes``, ``value_bytes``, ``column_family_name``."""
+        """Return all rows of a store: ``partition_key``, ``key_bytes``, ``value_bytes``, ``column_family_name``."""
         options = {"operatorId": str(number), "storeName": store, "batchId": str(self.epoch)}
         reader = self.session.read.format("statestore").options(**options)
         try:
@@ -139,7 +139,7 @@ class _ScalaFunction:
         self.error: BaseException | None = None
 
     def apply(self, java: Any) -> Any:
-        """The new rows for a frame of rows."""
+        """Return the new rows for a frame of rows."""
         try:
             # The options of the read say which operator it is.
             options = java.queryExecution().analyzed().options()
@@ -157,7 +157,7 @@ class _ScalaFunction:
 
 
 def _state_ids(found: Any) -> dict[str, list[list[str]]]:
-    """The ids of each partition's stores, by operator, from Spark's map."""
+    """Return the ids of each partition's stores, by operator, from Spark's map."""
     ids: dict[str, list[list[str]]] = {}
     if found.isDefined():
         entries = found.get().iterator()

@@ -21,7 +21,7 @@ _MICROSECONDS = 1_000_000
 
 
 def literal(value: Any, kind: DataType) -> Column:
-    """A Python value as a Spark literal for a column of a type; a struct is a dict, an array a list."""
+    """Return a Python value as a Spark literal for a column of a type; a struct is a dict, an array a list."""
     if value is None:
         return F.lit(None).cast(kind)
     if isinstance(kind, T.StructType) and isinstance(value, Mapping):
@@ -43,7 +43,7 @@ def literal(value: Any, kind: DataType) -> Column:
 
 
 def fitted(value: Column, name: str, kind: DataType, frame: DataFrame) -> Column:
-    """A value over a frame in a column's type; evaluating it fails if it does not fit, such as 1.5 in a bigint."""
+    """Return a value over a frame in a column's type; evaluating it fails if it does not fit, as 1.5 in a bigint."""
     given = frame.select(value.alias("value")).schema["value"].dataType
     if given.simpleString() == kind.simpleString() or isinstance(given, T.NullType):
         return value.cast(kind)
@@ -60,7 +60,7 @@ def fitted(value: Column, name: str, kind: DataType, frame: DataFrame) -> Column
 
 
 def to_state_type(column: Column, kind: DataType) -> Column | None:
-    """A column of a state table in the type that Spark's state uses; None if there is no way back to it."""
+    """Return a column of a state table in the type that Spark's state uses; None if there is no way back to it."""
     if isinstance(kind, T.NullType):
         return F.lit(None)
     if isinstance(kind, (T.StringType, T.CharType, T.VarcharType)):
@@ -84,7 +84,7 @@ class StateField:
 
 
 def state_fields(schema: StructType, columns: Columns) -> Iterator[StateField]:
-    """The fields of the key and value structs, with their columns in the table."""
+    """Yield the fields of the key and value structs, with their columns in the table."""
     names = iter([*(name for name in columns.spark_keys if name != NO_KEY), *columns.values])
     for part in (*KEY_PARTS, *VALUE_PARTS):
         if part not in schema.names:
@@ -95,7 +95,7 @@ def state_fields(schema: StructType, columns: Columns) -> Iterator[StateField]:
 
 
 def struct_type(schema: StructType, name: str) -> StructType:
-    """The type of a struct column."""
+    """Return the type of a struct column."""
     kind = schema[name].dataType
     if not isinstance(kind, StructType):
         raise UnsupportedStateError(
@@ -107,7 +107,7 @@ def struct_type(schema: StructType, name: str) -> StructType:
 def rebuilt(
     whole: Column, kind: DataType, fields: Sequence[StateField], changed: Collection[str], existed: Column
 ) -> Column:
-    """A column of the state reader from the table's columns; in a row that existed, only what changed is replaced.
+    """Return a column of the state reader from the table's columns; an existing row keeps unchanged fields.
 
     Args:
         whole: the original column, null in an added row.

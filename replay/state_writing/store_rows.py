@@ -98,15 +98,15 @@ class TableRows:
 
     @property
     def expires(self) -> Column:
-        """When a row of a variable with a TTL expires."""
+        """The column of the time at which a row of a variable with a TTL expires."""
         return self.value.getField(TTL)
 
     def rows(self, key: Column, value: Column) -> DataFrame:
-        """A row for each of the table's."""
+        """Return a row for each of the table's."""
         return self.frame.select(_GROUP, key.alias(_KEY), value.alias(_VALUE), _ORDER)
 
     def row_per_key(self, key: Column, value: Column) -> DataFrame:
-        """A row for the rows of each key, with columns ``rows`` (their number) and ``first`` (the earliest expiry)."""
+        """Return a row per key, with columns ``rows`` (their number) and ``first`` (the earliest expiry)."""
         expires = self.expires if self.has_ttl else F.lit(None).cast("long")
         grouped = self.frame.withColumn("_expires", expires).groupBy(_GROUP, "key")
         counted = grouped.agg(F.count("*").alias("rows"), F.min("_expires").alias("first"))
@@ -114,13 +114,13 @@ class TableRows:
 
     @property
     def has_ttl(self) -> bool:
-        """Whether it is a variable with a TTL."""
+        """True if it is a variable with a TTL."""
         kind = self.frame.select(self.value.alias("value")).schema["value"].dataType
         return TTL in getattr(kind, "names", ())
 
 
 @dataclass(frozen=True)
-class Store:
+class RewrittenStore:
     """A state store of an operator."""
 
     name: str
@@ -131,8 +131,8 @@ class Store:
     partitions: int
 
 
-def store_rows(store: Store, tables: Sequence[TableRows], encoder: RowEncoder) -> DataFrame:
-    """All rows of a state store, in the form that Spark's ``StateRewriter`` writes.
+def store_rows(store: RewrittenStore, tables: Sequence[TableRows], encoder: RowEncoder) -> DataFrame:
+    """Return all rows of a state store, in the form that Spark's ``StateRewriter`` writes.
 
     Args:
         store: the store.
@@ -175,12 +175,12 @@ def store_rows(store: Store, tables: Sequence[TableRows], encoder: RowEncoder) -
 
 
 def _not_constant(row: Column) -> Column:
-    """A struct that Spark does not replace by a constant, which would not come out of the exchange."""
+    """Return a struct that Spark does not replace by a constant, which would not come out of the exchange."""
     return F.when(F.monotonically_increasing_id() >= 0, row)
 
 
 def _rows_of(store: str, family: str, tables: Sequence[TableRows]) -> DataFrame:
-    """The rows of one column family."""
+    """Return the rows of one column family."""
     by_option = {
         table.source.options.get("stateVarName", table.source.options.get("storeName", "timers")): table
         for table in tables
@@ -202,14 +202,14 @@ def _rows_of(store: str, family: str, tables: Sequence[TableRows]) -> DataFrame:
 
 
 def _join_counts(side: TableRows) -> DataFrame:
-    """How many rows each key of a side has."""
+    """Count the rows of each key of a side."""
     key = [F.col(f"key.`{field.name}`") for field in struct_type(side.frame.schema, "key").fields[:-1]]
     by_key = TableRows(side.source, side.frame.withColumn("key", F.struct(*key)))
     return by_key.row_per_key(F.col("key"), F.struct("rows"))
 
 
 def _of_a_variable(kind: str, table: TableRows) -> DataFrame:
-    """What Spark keeps beside a state variable: numbers of elements, and what expires when."""
+    """Return the stores that Spark keeps beside a state variable: numbers of elements, and expiry times."""
     is_list = table.source.shape is Shape.LIST
     if kind == "ttl":
         if is_list:
@@ -225,7 +225,7 @@ def _nothing() -> Column:
 
 
 def _part(schema: StructType, part: str, names: Iterator[str], table: str) -> Column:
-    """A column of the state reader from the columns of a state table."""
+    """Return a column of the state reader from the columns of a state table."""
     kind = schema[part].dataType
     if not isinstance(kind, StructType):
         return column_named(next(names)).cast(kind).alias(part)

@@ -27,7 +27,7 @@ class RowEncoder:
 
     @classmethod
     def probed(cls, spark: SparkSession) -> RowEncoder:
-        """An encoder that agrees with Spark's own bytes of a row.
+        """Return an encoder that agrees with Spark's own bytes of a row.
 
         Raises:
             UnsupportedStateError: it does not: this version of Spark serializes rows in another way.
@@ -49,7 +49,7 @@ class RowEncoder:
         return cls(spark, headers.pop())
 
     def encoded(self, row: Column) -> Column:
-        """The bytes of a struct column that comes out of an exchange; null where the struct is null."""
+        """Return the bytes of a struct column that comes out of an exchange; null where the struct is null."""
         from pyspark.sql import functions as F
 
         whole = _serialized(self.spark, row)

@@ -40,12 +40,12 @@ class Breakpoint:
         """Raise if it does not fit these tables."""
 
     def hit(self, report: StepReport) -> str | None:
-        """Why to stop after the report's last epoch; None: continue."""
+        """Return the reason to stop after the report's last epoch; None: continue."""
         raise NotImplementedError
 
 
 def breakpoint_at(until: Until) -> Breakpoint | None:
-    """The breakpoint for ``until``."""
+    """Return the breakpoint for ``until``."""
     if until is None or until == ERROR:
         return None
     if isinstance(until, str) and until.strip():
@@ -61,7 +61,7 @@ def breakpoint_at(until: Until) -> Breakpoint | None:
 
 
 def table_and_condition(text: str, tables: Mapping[str, list[str]]) -> tuple[str, str]:
-    """The state table that a condition is about, and the condition without the table's name."""
+    """Return the state table that a condition is about, and the condition without the table's name."""
     try:
         parsed = sqlglot.parse_one(text, read="duckdb")
     except SqlglotError as error:
@@ -88,7 +88,7 @@ def table_and_condition(text: str, tables: Mapping[str, list[str]]) -> tuple[str
 
 
 def _table_with(columns: list[str], tables: Mapping[str, list[str]], text: str) -> str:
-    """The only table that has all the columns."""
+    """Return the only table that has all the columns."""
     required = {name.casefold() for name in columns}
     matching = [name for name, known in tables.items() if required <= {column.casefold() for column in known}]
     if len(matching) == 1 or len(tables) == 1:
@@ -115,7 +115,7 @@ class _OnCondition(Breakpoint):
         self._condition(history, history.live().epoch).query(history.recorded.index, "SELECT 1")
 
     def hit(self, report: StepReport) -> str | None:
-        """The keys of the rows that the last epoch wrote and that meet the condition."""
+        """Return the keys of the rows that the last epoch wrote and that meet the condition."""
         history, epoch = report.history, report.epoch
         condition = self._condition(history, epoch)
         table = condition.table
@@ -161,7 +161,7 @@ class _OnKey(Breakpoint):
             self._changed(history, name, epoch)
 
     def hit(self, report: StepReport) -> str | None:
-        """Why to stop, if the last epoch changed the key in any table that has its columns."""
+        """Return the reason to stop if the last epoch changed the key in any table with its columns."""
         tables = self._tables(report.history, report.epoch)
         changed = [name for name in tables if self._changed(report.history, name, report.epoch)]
         if not changed:
@@ -188,11 +188,11 @@ class _OnFunction(Breakpoint):
     reads_state = False
 
     def hit(self, report: StepReport) -> str | None:
-        """Why to stop, if the function returns a true value."""
+        """Return the reason to stop if the function returns a true value."""
         name = getattr(self.function, "__name__", repr(self.function))
         return f"{name} in epoch {report.epoch}" if self.function(report) else None
 
 
 def _first(history: History, epoch: int) -> int:
-    """The epoch before, if captured: without it, what the epoch changed cannot be distinguished from what was there."""
+    """Return the epoch before, if captured; otherwise the epoch, whose changes cannot be distinguished then."""
     return epoch - 1 if epoch - 1 in history.captured() else epoch

@@ -82,7 +82,7 @@ class ForkCapture:
         return self.store[self.name]
 
     def changed_rows(self, epoch: int) -> Mapping[str, int]:
-        """How many rows of each state table an epoch changed."""
+        """Return the number of rows of each state table that an epoch changed."""
         for entry in self.history.recorded.entries():
             if entry.epoch == epoch and entry.captured:
                 return {table: facts.changes for table, facts in entry.tables.items()}

@@ -36,11 +36,11 @@ class ForkFolder:
         self.files: Files = files_for(spark, path)
 
     def text(self, name: str) -> str | None:
-        """A file's text; None if it does not exist."""
+        """Return a file's text; None if it does not exist."""
         return self.files.text(f"{self.path}/{name}")
 
     def names(self, folder: str) -> list[str]:
-        """Names in a folder."""
+        """Return names in a folder."""
         return self.files.names(f"{self.path}/{folder}")
 
     def write(self, texts: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ class ForkFolder:
             self.files.remove(f"{folder}/.{last}.crc")
 
     def take_back(self, checkpoint: CheckpointFiles) -> None:
-        """Remove what a failed or killed step left, so that the fork is again at its newest committed epoch.
+        """Remove the leftovers of a failed or killed step, so that the fork is again at its newest committed epoch.
 
         It removes everything that belongs to later epochs, needs no knowledge of the step, and can be repeated. RocksDB
         files that no snapshot names stay; Spark's own maintenance removes them.
@@ -72,7 +72,7 @@ class ForkFolder:
                 self.files.remove_tree(f"{self.path}/{path}")
 
     def _after(self, checkpoint: CheckpointFiles, epoch: int) -> Iterator[str]:
-        """Files of later epochs, the plans last: as long as they exist, it is known that something is left."""
+        """Yield files of later epochs, the plans last: as long as they exist, it is known that something is left."""
         planned = checkpoint.planned(epoch)
         sources = zip(planned.logs, planned.offsets, strict=True) if planned else ()
         for source, offset in sources:
@@ -108,31 +108,31 @@ class ForkFolder:
 
 
 def _may_be_folder(name: str) -> bool:
-    """Whether a name may be a folder of a partition, a store or metadata; RocksDB's own folders are left alone."""
+    """Check that a name may be a folder of a partition, a store or metadata; RocksDB's own folders are left alone."""
     return "." not in name and name not in ("SSTs", "logs")
 
 
 def _plain(name: str) -> str:
-    """The name of the file that a checksum belongs to, or the name itself."""
+    """Return the name of the file that a checksum belongs to, or the name itself."""
     while name.endswith(".crc"):
         name = name.removesuffix(".crc").removeprefix(".")
     return name
 
 
 def _later(name: str, last: int) -> bool:
-    """Whether a log file, ``7`` or ``9.compact``, or its checksum, comes after a number."""
+    """Check that a log file, ``7`` or ``9.compact``, or its checksum, comes after a number."""
     plain = _plain(name).removesuffix(".compact")
     return is_number(plain) and int(plain) > last
 
 
 def _version(name: str) -> int | None:
-    """The version of a state file or its checksum."""
+    """Return the version of a state file or its checksum."""
     found = StateFile.parse(_plain(name))
     return None if found is None else found.version
 
 
 def _metadata_epoch(name: str) -> int | None:
-    """The epoch at which Spark wrote a metadata file: ``7``, or ``7_<id>``."""
+    """Return the epoch at which Spark wrote a metadata file: ``7``, or ``7_<id>``."""
     number = _plain(name).partition("_")[0]
     return int(number) if is_number(number) else None
 
@@ -177,7 +177,7 @@ def _acquire(file: Path) -> None:
 
 
 def lock_holder(file: Path) -> tuple[int, str] | None:
-    """The process that holds the lock, and its host; None if it is known to be gone."""
+    """Return the process that holds the lock, and its host; None if it is known to be gone."""
     import psutil
 
     try:

@@ -57,7 +57,7 @@ class CompletedEpoch:
 
 
 def original_of(checkpoint: str, original: str | os.PathLike[str] | None, spark: SparkSession | None) -> str:
-    """The checkpoint that a fork follows."""
+    """Return the checkpoint that a fork follows."""
     if original is not None:
         return location(os.fspath(original))
     ancestors = [checkpoint]
@@ -177,7 +177,7 @@ class ForkRunner:
         return CompletedEpoch(upcoming, time.monotonic() - began, progress, execution)
 
     def _frame(self) -> DataFrame:
-        """The query, checked when it is first built."""
+        """Return the query, checked when it is first built."""
         frame = check_streaming(self.build_query())
         if self.conf:
             # The settings may change the frame.
@@ -214,7 +214,7 @@ class ForkRunner:
                 )
 
     def _by_name(self, found: Sequence[QuerySource], names: Sequence[str]) -> list[QuerySource]:
-        """The query's named sources, in the order of the names."""
+        """Return the query's named sources, in the order of the names."""
         given = {source.given_name: source for source in found}
         if given.keys() != {*names}:
             own = choices(sorted(str(name) for name in given if name)) if any(given) else "no names"

@@ -46,7 +46,7 @@ def next_epoch(
     own_watermark: bool,
     pinned: Mapping[str, str],
 ) -> NextEpoch | None:
-    """The next epoch of a fork; None if its original has no further epoch.
+    """Return the next epoch of a fork; None if its original has no further epoch.
 
     Args:
         original: the checkpoint that it follows.
@@ -89,11 +89,11 @@ def next_epoch(
 def with_own_conf(
     text: str, before: str | None, commit: str | None, *, own_watermark: bool, pinned: Mapping[str, str]
 ) -> str:
-    """The original's plan with the settings that the fork is pinned to.
+    """Return the original's plan with the settings that the fork is pinned to.
 
     Args:
         text: the original's plan.
-        before: the fork's plan of the epoch before; None: there is none, and the original's settings are used.
+        before: the fork's plan of the epoch before; None: the original's settings are used.
         commit: the fork's commit of the epoch before.
         own_watermark: whether the watermark is the fork's own too.
         pinned: the settings in the fork's first epoch that differ from the original's.
@@ -165,7 +165,7 @@ def _check_same_sources(original: CheckpointFiles, number: int, before: PlannedE
 def _logs(
     original: CheckpointFiles, folder: ForkFolder, before: PlannedEpoch, after: PlannedEpoch
 ) -> Iterator[tuple[str, str]]:
-    """The log files of file sources that the fork lacks; the input files they name must exist."""
+    """Yield the log files of file sources that the fork lacks; the input files they name must exist."""
     files = folder.files
     for source, start, end in zip(after.logs, before.offsets, after.offsets, strict=True):
         last, since = source_batch(end), source_batch(start)

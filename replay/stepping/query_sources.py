@@ -30,12 +30,12 @@ class QuerySource:
 
     @property
     def reads_files(self) -> bool:
-        """Whether it is Spark's file source."""
+        """True for Spark's file source."""
         return self.name.startswith("FileSource")
 
     @property
     def path(self) -> str:
-        """What a file source reads: a folder or a pattern."""
+        """The folder or pattern that a file source reads."""
         return self.name.partition("[")[2].removesuffix("]")
 
     def option(self, name: str) -> str | None:
@@ -50,7 +50,7 @@ class QuerySource:
 
 
 def check_streaming(frame: object) -> DataFrame:
-    """The frame, if it is a streaming DataFrame."""
+    """Return the frame, if it is a streaming DataFrame."""
     require_classic(frame)
     if getattr(frame, "isStreaming", False) is True and hasattr(frame, "writeStream"):
         return frame  # type: ignore[return-value]
@@ -62,7 +62,7 @@ def check_streaming(frame: object) -> DataFrame:
 
 
 def sources_of(frame: DataFrame) -> list[QuerySource] | None:
-    """The sources in the order in which Spark numbers them; None if the plan does not show it."""
+    """Return the sources in the order in which Spark numbers them; None if the plan does not show it."""
     plan: Any = frame._jdf.queryExecution().analyzed()
     leaves = plan.collectLeaves()
     found = []
@@ -89,7 +89,7 @@ def _given_name(leaf: Any) -> str | None:
 
 
 def watermark_count(frame: DataFrame) -> int:
-    """How many operators of a frame define a watermark."""
+    """Count the operators of a frame that define a watermark."""
     plan: Any = frame._jdf.queryExecution().analyzed()
     return len(_WATERMARK.findall(str(plan.toString())))
 

@@ -41,7 +41,7 @@ class ForkSink:
 
     @classmethod
     def parse(cls, text: object) -> ForkSink:
-        """The sink for ``noop`` or ``FORMAT:PATH``."""
+        """Return the sink for ``noop`` or ``FORMAT:PATH``."""
         if text == "noop":
             return cls()
         if isinstance(text, str) and (match := re.fullmatch(r"([A-Za-z][\w.]*):(.+)", text)):
@@ -124,7 +124,7 @@ def _progress(query: StreamingQuery, epoch: int) -> BatchProgress | None:
 
 @contextmanager
 def with_settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set what a query adopts when it is built and started, and restore the session's own settings afterwards."""
+    """Set the settings that a query adopts when it is built and started, and restore the session's own afterwards."""
     before = {key: spark.conf.get(key, None) for key in conf}
     changed = {key: value for key, value in conf.items() if before[key] != value}
     try:
@@ -141,7 +141,7 @@ def with_settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None
 
 
 def active_queries(spark: SparkSession) -> set[str]:
-    """The ids of the queries that run in this Spark application, in any session."""
+    """Return the ids of the queries that run in this Spark application, in any session."""
     session: Any = spark._jsparkSession
     return {str(query_id) for query_id in session.sharedState().activeStreamingQueries().keySet().toArray()}
 
@@ -160,7 +160,7 @@ _STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated wit
 
 
 def _batch_error(error: BaseException, checkpoint: str, epoch: int) -> StreamStateError:
-    """The error for an epoch of a fork that Spark could not run."""
+    """Return the error for an epoch of a fork that Spark could not run."""
     text = str(error)
     reason = _reason(text)
     unchanged = f"The fork is unchanged, at epoch {epoch - 1}."
@@ -193,7 +193,7 @@ def _batch_error(error: BaseException, checkpoint: str, epoch: int) -> StreamSta
 
 
 def _reason(text: str) -> str:
-    """The line of an error that says what went wrong: for Python code, the last line of its traceback."""
+    """Return the line of an error that says what went wrong: for Python code, the last line of its traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return "Spark gave no reason."

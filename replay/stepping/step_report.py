@@ -51,13 +51,13 @@ class EpochRun:
 
     @property
     def changed(self) -> Mapping[str, int]:
-        """How many rows of each state table the epoch changed; read on first use."""
+        """The number of rows of each state table that the epoch changed; read on first use."""
         return {} if self._capture is None else self._capture.changed_rows(self.epoch)
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What :func:`streamstate.step` did.
+    """The epochs that :func:`streamstate.step` ran.
 
     Attributes:
         checkpoint: the fork.
@@ -97,7 +97,7 @@ class StepReport:
         return self._captured().history
 
     def diff(self, table: str | None = None) -> Diff:
-        """What the last epoch changed in a state table, and why, if the cause is known (column ``_cause``).
+        """Return the changes of the last epoch in a state table, with the cause if it is known (column ``_cause``).
 
         Args:
             table: the state table; may be left out if there is only one.

@@ -1,4 +1,4 @@
-"""A query can start from a snapshot in the store: from its state, and from its source offsets."""
+"""A query can start from the rows of an epoch in the store."""
 
 from __future__ import annotations
 
@@ -14,14 +14,9 @@ from oracle import spark_rows
 from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from synthetic import write
 
 import streamstate as ss
-from streamstate.errors import (
-    EpochGoneError,
-    NotReplayableError,
-    UnknownTableError,
-)
+from streamstate.errors import EpochGoneError
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
@@ -52,12 +47,12 @@ def test_a_query_continues_from_a_snapshot(
     spark: SparkSession, counted: tuple[Path, Path], store: ss.Store, tmp_path: Path
 ) -> None:
     """Started from a snapshot and given the later input, it has the counts of the query that never stopped."""
-    snapshot = store["counts"].at(2)
     later = tmp_path / "later"
     later.mkdir()
     for number in (3, 4):
         shutil.copy(counted[0].parent / f"input/{number:05}.parquet", later)
-    initial = ss.initial_state(snapshot, spark=spark).select("k", "count").groupBy("k")
+    rows = store.sql("SELECT k, count FROM counts VERSION AS OF 2", engine="spark", spark=spark)
+    initial = rows.to_spark().groupBy("k")
     stream = spark.readStream.schema("k string, v long").parquet(str(later)).groupBy("k")
     counts = stream.transformWithState(Counts(), "k string, n long", "update", "none", initialState=initial)
     writer = counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path / "c"))
@@ -65,46 +60,6 @@ def test_a_query_continues_from_a_snapshot(
     actual = {row[0]: row[1] for row in map(json.loads, spark_rows(spark, tmp_path / "c", "op0_n", 0))}
     live = store["counts"].live().table().to_pandas()
     assert actual == dict(zip(live["k"], live["count"], strict=True))
-
-
-def test_an_unknown_table_is_rejected(spark: SparkSession, store: ss.Store) -> None:
-    """``initial_state`` raises ``UnknownTableError``."""
-    with pytest.raises(UnknownTableError):
-        ss.initial_state(store["counts"], "op1", spark=spark)
-
-
-KAFKA = '{"flights": {"0": 23, "1": 17}}'
-DELTA = '{"sourceVersion": 1, "reservoirId": "x", "reservoirVersion": 7, "index": -1, "isStartingVersion": false}'
-
-
-@pytest.mark.parametrize(
-    ("offsets", "options"),
-    [
-        (f"[{KAFKA}]", [{"startingOffsets": '{"flights":{"0":23,"1":17}}'}]),
-        (f"[{DELTA}, {KAFKA}]", [{"startingVersion": "7"}, {"startingOffsets": '{"flights":{"0":23,"1":17}}'}]),
-    ],
-)
-def test_start_offsets_are_options_of_the_source(tmp_path: Path, offsets: str, options: list[dict[str, str]]) -> None:
-    """With these options, a new query reads the input that follows the epoch."""
-    write(tmp_path / "store", [{"a": 1}], facts=[{"offsets": offsets}])
-    assert ss.start_offsets(ss.open_store(tmp_path / "store")["q"]) == options
-
-
-@pytest.mark.parametrize(
-    ("offsets", "message"),
-    [
-        ('[{"logOffset": 4}]', "first 5 batches of files"),
-        (f"[{DELTA.replace('-1', '3')}]", "in the middle of version 7"),
-        ("[12]", "there is no known option"),
-        ('[{"shard": {"iteratorType": "AFTER"}}]', "there is no known option"),
-        (None, "has no source offsets"),
-    ],
-)
-def test_sources_that_cannot_start_at_the_end_of_an_epoch(tmp_path: Path, offsets: str | None, message: str) -> None:
-    """The error explains why: files, a partly read Delta version, an unknown source, or missing offsets."""
-    write(tmp_path / "store", [{"a": 1}], facts=[{"offsets": offsets}])
-    with pytest.raises(NotReplayableError, match=message):
-        ss.start_offsets(ss.open_store(tmp_path / "store")["q"])
 
 
 def test_the_error_for_a_missing_epoch_suggests_to_restore_it(counted: tuple[Path, Path], tmp_path: Path) -> None:

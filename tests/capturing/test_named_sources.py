@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from oracle import compare
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import DamagedCheckpointError, ForkError, InvalidArgumentError
@@ -154,16 +153,6 @@ def test_a_replay_with_reordered_sources(spark: SparkSession, inputs: Inputs, ch
     """A replay from the first epoch gives the states of the original."""
     replay = ss.replay(lambda: inputs.sums("alpha", "beta"), checkpoint, tmp_path / "r", epochs=(0, 1), spark=spark)
     assert replay.comparison.same
-
-
-def test_start_offsets_of_named_sources(tmp_path: Path) -> None:
-    """``ss.start_offsets`` returns the options of each source by name."""
-    offsets = {"flights": {"topic": {"0": 5}}, "weather": {"w": {"0": 7}}}
-    write(tmp_path, [{"a": 1}], facts=[{"offsets": json.dumps(offsets)}])
-    assert ss.start_offsets(ss.open_store(tmp_path)["q"]) == {
-        "flights": {"startingOffsets": '{"topic":{"0":5}}'},
-        "weather": {"startingOffsets": '{"w":{"0":7}}'},
-    }
 
 
 NAMES = st.lists(st.from_regex(r"[A-Za-z0-9_]{1,8}", fullmatch=True), min_size=1, max_size=6, unique=True)

@@ -204,7 +204,7 @@ def test_the_changes_cover_the_kinds() -> None:
     covered = {kind for change in CHANGES.values() for kind in (*change.kinds, *change.notes, *(change.no_store or ()))}
     elsewhere = {
         "query_unsupported", "nullability", "refused_by_spark", "replay_failed", "replay_differs", "replay_shorter",
-        "plan", "topics", "spark_version", "no_recorded_plan", "variable_added", "setting_pinned", "damaged",
+        "topics", "spark_version", "no_recorded_plan", "variable_added", "setting_pinned", "damaged",
         "damaged_unread",
     }  # fmt: skip
     assert KINDS.keys() - covered == elsewhere

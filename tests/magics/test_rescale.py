@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, RescaleError
 from streamstate.launch.running import Running
-from streamstate.operations import rescale as rescaling
+from streamstate.operations.rescaling import rescale as rescaling
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 
@@ -112,7 +112,7 @@ def test_an_interrupted_rescale_is_undone_at_the_next_start(
 
     with monkeypatch.context() as patched:
         patched.setattr(rescaling, "compare_states", lost)
-        patched.setattr(rescaling, "recover", lambda *_: None)
+        patched.setattr(rescaling, "recover_rescale", lambda *_: None)
         with pytest.raises(RescaleError):
             ss.rescale(running.checkpoint, 4)
     assert partitions(running) == 4

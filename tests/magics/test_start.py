@@ -17,7 +17,10 @@ from pyspark.sql.types import StructType
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, InvalidNameError, NoStateError, QueryError
 from streamstate.launch.starting import STARTED
+from streamstate.operations.promotion.switch import Switch
+from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord
 from streamstate.snapshots.spark.python_sources import active_session
+from streamstate.snapshots.spark.session import StreamStateWarning
 
 
 @pytest.fixture
@@ -39,6 +42,20 @@ def test_every_epoch_is_captured(input_of_two_epochs: Source, spark: SparkSessio
     assert running.status().state == "finished"
     assert running.checkpoint == str(tmp_path / "checkpoints" / "counts")
     assert compare(spark, running.checkpoint, ss.open_store(tmp_path / "store")["counts"]) == 2
+
+
+def test_an_interrupted_promotion_is_reported(shell: Shell, input_of_two_epochs: Source, tmp_path: Path) -> None:
+    """A process was killed while it promoted. ``ss.start`` warns of what it did about that, ``%%stream`` prints it."""
+    checkpoint, frame = tmp_path / "checkpoints" / "counts", counts(input_of_two_epochs)
+    record = PromotionRecord("1", "fork", "2", 1, "2026-01-01T00:00:00+00:00", {})
+    reversed_ = "An interrupted promotion of counts was reversed."
+    Switch(str(checkpoint), "promote", record, None).begin()
+    with pytest.warns(StreamStateWarning, match=reversed_):
+        ss.start(frame, "counts", tmp_path / "store").stop()
+    Switch(str(checkpoint), "promote", record, None).begin()
+    shell.names["counted"] = frame
+    shell.run(f"%%stream counts --store {tmp_path / 'store'}\ncounted").stop()
+    assert reversed_ in shell.printed
 
 
 @pytest.mark.exhaustive

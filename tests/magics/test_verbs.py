@@ -18,7 +18,7 @@ from streamstate.errors import (
     WaitTimeoutError,
 )
 from streamstate.launch.running import Running
-from streamstate.operations.restart_policy import in_one_line
+from streamstate.operations.supervision.restart_policy import in_one_line
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 

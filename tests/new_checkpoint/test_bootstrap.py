@@ -17,7 +17,6 @@ import streamstate as ss
 from new_checkpoint.restored import gone_on
 from streamstate.errors import InvalidArgumentError, StateWriteError, StreamStateError
 from streamstate.operations.new_checkpoint.target_table import TargetTable
-from streamstate.operations.new_checkpoint.user_rows import check_not_past
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.operators import Shape, StateSource
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
@@ -114,7 +113,7 @@ def test_what_has_expired_is_refused(spark: SparkSession) -> None:
     kinds = {"k": StringType(), "value": LongType(), "ttlExpirationMs": LongType()}
     source = StateSource("op0_kept", Shape.KEYED, {}, "transformWithStateInPandasExec", "ProcessingTime")
     kept = TargetTable(source, StructType(), ("k",), kinds)
-    check_not_past(spark.sql("SELECT 'a' AS k, 1L AS value, 1L << 60 AS ttlExpirationMs"), kept)
+    kept.check_not_past(spark.sql("SELECT 'a' AS k, 1L AS value, 1L << 60 AS ttlExpirationMs"))
     past = spark.sql("SELECT * FROM VALUES ('a', 1L, 1000L), ('b', 2L, 1L << 60) AS rows (k, value, ttlExpirationMs)")
     with pytest.raises(StateWriteError, match=r"1 rows for op0_kept .* ttlExpirationMs is 1970-01-01 00:00:01"):
-        check_not_past(past, kept)
+        kept.check_not_past(past)

@@ -12,8 +12,8 @@ from pyspark.sql.types import DataType, DoubleType, LongType, StringType, Struct
 import streamstate as ss
 from streamstate.operations.new_checkpoint.mapping import beside, propose
 from streamstate.operations.new_checkpoint.proposal import Preview, Proposal
-from streamstate.operations.new_checkpoint.read_back import described
 from streamstate.operations.new_checkpoint.target_table import TargetTable
+from streamstate.operations.new_checkpoint.writer import described
 from streamstate.snapshots.checkpoint.operators import Shape, StateSource
 from streamstate.snapshots.spark.state_comparison import TableDifference
 

@@ -23,7 +23,6 @@ def test_the_notebook_on_replay_finds_the_bug(replayed: Shown) -> None:
     assert "away_at" in accused
     assert "Likely: datetime.datetime.now in the processor" in accused
     assert output_of(replayed, "trusted = ss.audit").startswith("Deterministic at epoch 1:")
-    assert "Everything that can be checked holds." in output_of(replayed, "check = ss.check_audit_record")
 
 
 def test_with_the_bug_aircraft_only_accumulate(replayed: Shown) -> None:

@@ -125,11 +125,9 @@ def through_connect(spark: Any, folder: Path) -> dict[str, Callable[[], Any]]:
     """Calls that a Spark Connect session serves, if it reaches a server."""
     import streamstate as ss
 
-    history = ss.open_store(folder / "store")["q"]
     return {
         "to_spark": lambda: ss.open_store(folder / "store").sql("SELECT * FROM q").to_spark().count(),
         "to_spark in the session": lambda: ss.open_store(folder / "store").sql("FROM q").to_spark(spark).count(),
-        "initial_state": lambda: ss.initial_state(history).count(),
         "frames": lambda: ss.open_store(folder / "store").sql("FROM f", frames={"f": spark.range(3)}).to_arrow(),
     }
 

@@ -17,7 +17,6 @@ import streamstate
 
 DOCUMENTED = {
     "Audit",
-    "AuditRecordCheck",
     "BackOff",
     "Capture",
     "CaptureReport",
@@ -56,7 +55,6 @@ DOCUMENTED = {
     "bootstrap",
     "capture",
     "check",
-    "check_audit_record",
     "compact",
     "cut",
     "debug",
@@ -65,7 +63,6 @@ DOCUMENTED = {
     "export",
     "follow",
     "fork",
-    "initial_state",
     "keep",
     "migrate",
     "open_store",
@@ -81,7 +78,6 @@ DOCUMENTED = {
     "shared",
     "shared_column",
     "start",
-    "start_offsets",
     "step",
     "supervise",
 }

@@ -116,7 +116,7 @@ def test_spark_recovers_from_a_killed_executor(folder: Path, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_query_that_is_not_streaming_is_refused(tmp_path: Path) -> None:
     """The error of the query's process is raised by the drill."""
-    with pytest.raises(InvalidArgumentError, match="not a streaming DataFrame"):
+    with pytest.raises(InvalidArgumentError, match="a DataFrame that is not streaming"):
         _drill(lambda: ss.session().range(3), tmp_path)
 
 
@@ -156,7 +156,7 @@ def _interrupt_once_java_runs(folder: Path) -> None:
     ("options", "message"),
     [
         ({"kill": "worker"}, "Invalid kill='worker': expected one of query, executor"),
-        ({"mode": "upsert"}, "expected one of update, append, complete"),
+        ({"mode": "upsert"}, "expected update, append or complete"),
         ({"after": -1}, "Invalid after=-1: expected an integer of at least 0"),
         ({"after": "2"}, "Invalid after='2'"),
         ({"epochs": 1}, "Invalid epochs=1: expected an integer of at least 2"),

@@ -18,7 +18,7 @@ from recovery.test_rescale import tree
 from streamstate.errors import CheckpointError, QueryError
 from streamstate.operations.promotion import promoting, switch
 from streamstate.operations.promotion.renaming import exchanged, move
-from streamstate.operations.promotion.switch import REPLACED, recover
+from streamstate.operations.promotion.switch import REPLACED, recover_promotion
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
 
@@ -127,8 +127,8 @@ def test_killed_at_every_step(
                 ss.promote(pair.fork, over=pair.over, spark=spark)
         if exchange:  # whoever starts from the path finds one of the two, at any moment
             assert without_times(tree(pair.over)) in (without_times(before), without_times(promoted))
-        recover(str(pair.over), spark)
-        assert recover(str(pair.over), spark) is None
+        recover_promotion(str(pair.over), spark)
+        assert recover_promotion(str(pair.over), spark) is None
         check_whole(pair, before, promoted)
         outcomes.add(is_promoted(pair))
         if not is_promoted(pair):
@@ -151,7 +151,7 @@ def killed_before(pair: Pair, spark: SparkSession, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patched:
         patched.setattr(switch, "exchanged", lambda *_: False)
-        patched.setattr(promoting, "recover", lambda *_: None)
+        patched.setattr(promoting, "recover_promotion", lambda *_: None)
         patched.setattr(switch.Switch, step, die)
         with pytest.raises(Killed):
             ss.promote(pair.fork, over=pair.over, spark=spark)
@@ -182,7 +182,7 @@ def test_a_process_that_still_promotes_is_waited_for(
         ss.promote(pair.fork, over=pair.over, spark=spark)
     journal.write_text(text[: len(text) // 2])
     with pytest.raises(CheckpointError, match=r"cannot be read.*\nIf .* is the checkpoint that you want"):
-        recover(str(pair.over), spark)
+        recover_promotion(str(pair.over), spark)
     shutil.rmtree(journal.parent / "checkpoint")
     journal.write_text("")
     assert ss.promote(pair.fork, over=pair.over, spark=spark).epoch == 1
@@ -198,7 +198,7 @@ def test_a_checkpoint_made_in_between_is_an_error(
     pair.over.mkdir()
     (pair.over / "metadata").write_text('{"id":"new"}')
     with pytest.raises(CheckpointError, match=r"Something created .* anew.*checkpoint is in .*aside"):
-        recover(str(pair.over), spark)
+        recover_promotion(str(pair.over), spark)
     assert CheckpointFiles(work / "aside").committed() == [0, 1]
 
 
@@ -206,9 +206,9 @@ def test_an_empty_folder_of_a_promotion_is_deleted(tmp_path: Path) -> None:
     """A process that is killed at the last step leaves it; a folder with anything in it is kept."""
     checkpoint, work = tmp_path / "checkpoint", tmp_path / "checkpoint.promotion"
     work.mkdir()
-    assert recover(str(checkpoint), None) is None
+    assert recover_promotion(str(checkpoint), None) is None
     assert not work.exists()
     work.mkdir()
     (work / "mine").touch()
-    assert recover(str(checkpoint), None) is None
+    assert recover_promotion(str(checkpoint), None) is None
     assert (work / "mine").exists()

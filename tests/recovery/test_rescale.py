@@ -24,8 +24,8 @@ from streamstate.errors import (
     RescaleError,
     UnsupportedStateError,
 )
-from streamstate.operations import rescale as rescaling
-from streamstate.operations.rescale_rollback import NOTE, Unfinished, recover
+from streamstate.operations.rescaling import rescale as rescaling
+from streamstate.operations.rescaling.rollback import NOTE, Unfinished, recover_rescale
 from streamstate.replay.repartition import repartition
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, StateComparison, TableDifference, state_differences
@@ -187,16 +187,16 @@ def test_a_killed_rescale_is_rolled_back_by_the_next(
     fault = {"repartition": half_done(OSError()), "compare_states": broken(OSError())}[step]
     with monkeypatch.context() as patched:
         patched.setattr(rescaling, step, fault)
-        patched.setattr(rescaling, "recover", lambda *_: None)
+        patched.setattr(rescaling, "recover_rescale", lambda *_: None)
         with pytest.raises(RescaleError):
             ss.rescale(copy, 4, spark=spark)
     assert (copy / NOTE).exists()
     killed = Path(shutil.copytree(copy, copy.with_name("killed")))
-    unfinished = recover(CheckpointFiles(killed), None)
+    unfinished = recover_rescale(CheckpointFiles(killed), None)
     assert unfinished is not None
     assert (unfinished.epoch, unfinished.partitions, unfinished.target) == (1, 2, 4)
     assert tree(killed) == before
-    assert recover(CheckpointFiles(killed), None) is None
+    assert recover_rescale(CheckpointFiles(killed), None) is None
     assert ss.rescale(copy, 3, spark=spark).partitions == (2, 3)
 
 
@@ -211,7 +211,7 @@ def test_a_query_that_continued_keeps_its_partitions(
     run.start(SUMS, epochs=range(1, 2))
     monkeypatch.undo()
     assert (run.checkpoint / NOTE).exists()
-    assert recover(CheckpointFiles(run.checkpoint), None) is None
+    assert recover_rescale(CheckpointFiles(run.checkpoint), None) is None
     assert not (run.checkpoint / NOTE).exists()
     assert CheckpointFiles(run.checkpoint).committed() == [0, 1, 2]
 
@@ -220,7 +220,7 @@ def test_an_unreadable_record_is_an_error(copy: Path) -> None:
     """The message suggests deleting the file."""
     (copy / NOTE).write_text("{")
     with pytest.raises(CheckpointError, match=r"cannot be read.*\n.*delete the file"):
-        recover(CheckpointFiles(copy), None)
+        recover_rescale(CheckpointFiles(copy), None)
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.0, True, "8"])

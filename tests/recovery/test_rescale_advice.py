@@ -10,7 +10,7 @@ import synthetic
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError
-from streamstate.operations.rescale_advice import RescaleFacts, advice_from
+from streamstate.operations.rescaling.advice import RescaleFacts, advice_from
 
 MILLION = 1_000_000
 

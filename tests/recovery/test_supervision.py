@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, WaitTimeoutError
 from streamstate.extension import unload
-from streamstate.operations.restart_policy import Restarts
+from streamstate.operations.supervision.restart_policy import Restarts
 
 THREAD = "streamstate-supervision"
 
@@ -30,7 +30,7 @@ def waits(restarts: Restarts, count: int, *, progressed: bool = False, step: flo
 
 def test_waits_double_up_to_the_longest() -> None:
     """Each failure without a committed epoch doubles the wait."""
-    restarts = Restarts(ss.BackOff(restarts=10, in_vain=10, first=1, longest=20))
+    restarts = Restarts(ss.BackOff(restarts=10, max_failures_without_progress=10, initial_wait=1, longest=20))
     assert waits(restarts, 7) == [1, 2, 4, 8, 16, 20, 20]
 
 
@@ -44,7 +44,7 @@ def test_an_epoch_resets_the_waits() -> None:
 
 def test_supervision_gives_up_without_progress() -> None:
     """The reason has the number of failures in a row without a committed epoch."""
-    restarts = Restarts(ss.BackOff(in_vain=2))
+    restarts = Restarts(ss.BackOff(max_failures_without_progress=2))
     assert waits(restarts, 3) == [1, 2, None]
     assert restarts.given_up == "it failed 3 times in a row without committing an epoch"
 
@@ -58,7 +58,9 @@ def test_supervision_gives_up_after_too_many_restarts() -> None:
     assert waits(slow, 5, progressed=True, step=60) == [1] * 5
 
 
-@pytest.mark.parametrize("limits", [{"restarts": 0}, {"in_vain": 0}, {"first": 5, "longest": 1}, {"within": 0}])
+@pytest.mark.parametrize(
+    "limits", [{"restarts": 0}, {"max_failures_without_progress": 0}, {"initial_wait": 5, "longest": 1}, {"within": 0}]
+)
 def test_invalid_limits_are_refused(limits: dict[str, Any]) -> None:
     """The error is raised when the policy is created."""
     with pytest.raises(InvalidArgumentError, match=r"Invalid BackOff"):
@@ -166,7 +168,9 @@ def test_a_query_continues_after_a_failure(unreliable: UnreliableQuery) -> None:
 def test_waiting_raises_if_supervision_gave_up(unreliable: UnreliableQuery) -> None:
     """The error has the reason and the last failure."""
     unreliable.file.touch()
-    supervised = ss.supervise(unreliable.start, back_off=ss.BackOff(first=0, longest=0, in_vain=2))
+    supervised = ss.supervise(
+        unreliable.start, back_off=ss.BackOff(initial_wait=0, longest=0, max_failures_without_progress=2)
+    )
     with pytest.raises(QueryError, match=r"failed 3 times in a row .*Last failure: ValueError: no luck\nFix"):
         supervised.wait(120)
     assert supervised.state == "failed"
@@ -184,7 +188,7 @@ def test_a_failed_start_counts_as_a_failure(unreliable: UnreliableQuery) -> None
             raise OSError("no disk")
         return unreliable.start()
 
-    supervised = ss.supervise(start, back_off=ss.BackOff(first=0, longest=0, in_vain=2))
+    supervised = ss.supervise(start, back_off=ss.BackOff(initial_wait=0, longest=0, max_failures_without_progress=2))
     with pytest.raises(QueryError, match="Last failure: no disk"):
         supervised.wait(120)
     assert len(starts) == 3

@@ -30,7 +30,7 @@ _HEAVY = 0.1
 
 @dataclass(frozen=True)
 class RescaleFacts:
-    """What an advice is based on."""
+    """The facts behind an advice."""
 
     partitions: int
     """The current number of partitions."""
@@ -70,7 +70,7 @@ class RescaleAdvice:
 
     @property
     def changes(self) -> bool:
-        """Whether the suggestion differs from the current number."""
+        """True if the suggestion differs from the current number."""
         return self.suggested != self.facts.partitions
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ def rescale_advice(
 
 
 def advice_from(facts: RescaleFacts, rows_per_partition: int = _ROWS_PER_PARTITION) -> RescaleAdvice:
-    """The advice that follows from facts."""
+    """Return the advice that follows from facts."""
     total, current = sum(facts.rows), facts.partitions
     by_size = math.ceil(total / rows_per_partition)
     suggested, reasons = current, []
@@ -212,14 +212,14 @@ def _facts(history: History, query: StreamingQuery | None, cores: int) -> Rescal
 
 
 def _partitions(history: History) -> int | None:
-    """The number that the checkpoint records; None if the checkpoint is gone."""
+    """Return the number that the checkpoint records; None if the checkpoint is gone."""
     checkpoint = CheckpointFiles(required_query(history.recorded.layout, history.name).checkpoint)
     committed = checkpoint.committed()
     return checkpoint.partitions(committed[-1]) if committed else None
 
 
 def _times(query: StreamingQuery | None) -> dict[str, Any]:
-    """The timings of the last epochs that read input."""
+    """Return the timings of the last epochs that read input."""
     progress = query.recentProgress if query is not None else []
     recent = [epoch for epoch in progress if epoch["numInputRows"]][-5:]
     if not recent:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from streamstate.errors import QueryError, WaitTimeoutError, require_extra
-from streamstate.operations.restart_policy import BackOff, Restarts, failure_of, in_one_line
+from streamstate.operations.supervision.restart_policy import BackOff, Restarts, failure_of, in_one_line
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.capture.follow import checkpoint_of
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -127,19 +127,19 @@ class Supervised:
 
     @property
     def restarting(self) -> bool:
-        """Whether the query has failed and will be restarted."""
+        """True if the query has failed and will be restarted."""
         with self._changed:
             return self._due is not None and not self._over
 
     @property
     def over(self) -> bool:
-        """Whether supervision has ended."""
+        """True if supervision has ended."""
         with self._changed:
             return self._over
 
     @property
     def given_up(self) -> str | None:
-        """Why a failed query is not restarted; None if it is, or has not failed."""
+        """The reason that a failed query is not restarted; None if it is, or has not failed."""
         return self._restarts.given_up
 
     def stop(self) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from streamstate.errors import CheckpointError, NoStateError, QueryError, RescaleError
-from streamstate.operations.rescale_rollback import Unfinished, recover
+from streamstate.errors import NoStateError, RescaleError
+from streamstate.operations.rescaling.rollback import Unfinished, recover_rescale
+from streamstate.operations.stopped_query import check_stopped, settled_epoch
 from streamstate.replay.repartition import check_repartitionable, repartition
-from streamstate.replay.stepping.run_batch import active_queries
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -68,42 +68,20 @@ def rescale(
     whole_number(partitions, "partitions")
     spark = given_session(spark)
     files = CheckpointFiles(checkpoint, spark)
-    _check_stopped(files, spark)
-    recover(files, spark)
-    epoch = _last_epoch(files)
+    check_stopped([files], spark, "rescaled", "%stream rescale NAME --partitions N")
+    recover_rescale(files, spark)
+    _check_state(files)
+    epoch = settled_epoch(files, "rescale")
     before = check_repartitionable(files, spark, epoch, partitions)
     return _Rescaling(files, spark, epoch, before, partitions, progress or silent, began).run()
 
 
-def _check_stopped(checkpoint: CheckpointFiles, spark: SparkSession) -> None:
-    """Raise if the query runs in this Spark application; other applications cannot be seen."""
-    if checkpoint.query_id in active_queries(spark):
-        raise QueryError(
-            f"The query of {checkpoint.path} is running, and only a stopped query can be rescaled.\n"
-            "Stop it first with query.stop(). In a notebook, %stream rescale NAME --partitions N stops and restarts it."
-        )
-
-
-def _last_epoch(checkpoint: CheckpointFiles) -> int:
-    """The last committed epoch of a query with state, if no later epoch was begun."""
-    committed, begun = checkpoint.committed(), checkpoint.begun()
+def _check_state(checkpoint: CheckpointFiles) -> None:
     if not checkpoint.has_state():
         raise NoStateError(
             f"The query of {checkpoint.path} keeps no state, so there is nothing to repartition.\n"
             "Set spark.sql.shuffle.partitions before you start it to change how it shuffles."
         )
-    if not committed:
-        raise CheckpointError(
-            f"{checkpoint.path} has no committed epoch.\nRun the query until it commits one, then stop it."
-        )
-    epoch = committed[-1]
-    if begun[-1:] != [epoch]:
-        raise CheckpointError(
-            f"Epoch {begun[-1] if begun else epoch} of {checkpoint.path} was begun but not committed; the last"
-            f" committed epoch is {epoch}.\nStart the query with the same sink until that epoch is committed, stop it,"
-            " then rescale. Skipping the epoch could write its results to the sink twice."
-        )
-    return epoch
 
 
 @dataclass(frozen=True)
@@ -128,7 +106,7 @@ class _Rescaling:
             unfinished.done(self.checkpoint, self.spark)
         except BaseException as error:
             self.progress("restoring the checkpoint", 0.0)
-            recover(self.checkpoint, self.spark)
+            recover_rescale(self.checkpoint, self.spark)
             if isinstance(error, Exception) and not isinstance(error, RescaleError):
                 raise RescaleError.rolled_back(self.checkpoint.path, self.before, error) from error
             raise
@@ -160,7 +138,7 @@ class _Rescaling:
 
 @dataclass(frozen=True)
 class RescaleReport:
-    """What :func:`streamstate.rescale` did.
+    """The result of :func:`streamstate.rescale`.
 
     Example:
         >>> report = ss.rescale("checkpoints/delays", 8)  # doctest: +SKIP
@@ -225,6 +203,6 @@ class RescaleReport:
 
 
 def _skew(spread: Mapping[str, Sequence[int]]) -> float:
-    """The skew of all tables together, because one task processes the same partition of all of them."""
+    """Return the skew of all tables together, because one task processes the same partition of all of them."""
     sums = [sum(rows) for rows in zip(*spread.values(), strict=False)]
     return max(sums) * len(sums) / sum(sums) if sum(sums) else 1.0

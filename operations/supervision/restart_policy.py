@@ -1,4 +1,4 @@
-"""When a failed query is restarted: why it failed, how long to wait, and when to give up."""
+"""The restart policy of a failed query: the cause of the failure, the wait, and the limits."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ _TASK_LOST = re.compile(r"most recent failure: Lost task [^(]*\(TID \d+\) \([^)]
 
 @dataclass(frozen=True)
 class BackOff:
-    """How often, and after how long, :func:`streamstate.supervise` restarts a query that failed.
+    """Limits and waits of :func:`streamstate.supervise` for restarting a query that failed.
 
-    The wait doubles from ``first`` to ``longest`` seconds while the query fails without committing an epoch. Once it
-    commits one, the next wait is ``first`` seconds again.
+    The wait doubles from ``initial_wait`` to ``longest`` seconds while the query fails without committing an epoch.
+    Once it commits one, the next wait is ``initial_wait`` seconds again.
     """
 
     restarts: int = 5
     """How many restarts are allowed ``within`` seconds."""
     within: float = 600.0
     """The length of that period in seconds."""
-    first: float = 1.0
+    initial_wait: float = 1.0
     """Seconds before the first restart."""
     longest: float = 60.0
     """The longest wait in seconds."""
-    in_vain: int = 3
+    max_failures_without_progress: int = 3
     """How many failures in a row are allowed without a committed epoch in between."""
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if self.restarts < 1 or self.in_vain < 1 or not 0 <= self.first <= self.longest or self.within <= 0:
+        counts = (self.restarts, self.max_failures_without_progress)
+        if min(counts) < 1 or not 0 <= self.initial_wait <= self.longest or self.within <= 0:
             raise InvalidArgumentError(
-                f"Invalid {self}: expected restarts and in_vain of at least 1, within above 0 seconds, and first from 0"
-                " to longest seconds."
+                f"Invalid {self}: expected restarts and max_failures_without_progress of at least 1, within above 0"
+                " seconds, and initial_wait from 0 to longest seconds."
             )
 
 
@@ -66,26 +67,26 @@ class Restarts:
         self.attempt = 1 if progressed else self.attempt + 1
         while self._times and now - self._times[0] >= policy.within:
             self._times.popleft()
-        if self.attempt > policy.in_vain:
+        if self.attempt > policy.max_failures_without_progress:
             self.given_up = f"it failed {self.attempt} times in a row without committing an epoch"
         elif len(self._times) >= policy.restarts:
             often = "once" if len(self._times) == 1 else f"{len(self._times)} times"
             self.given_up = f"it was restarted {often} within {policy.within:g} s"
         if self.given_up is not None:
             return None
-        wait = min(policy.first * 2.0 ** (self.attempt - 1), policy.longest)
+        wait = min(policy.initial_wait * 2.0 ** (self.attempt - 1), policy.longest)
         self._times.append(now + wait)
         return wait
 
 
 def failure_of(query: StreamingQuery) -> str | None:
-    """Why the query failed, in one line; None if it did not."""
+    """Return the cause of the query's failure in one line; None if it did not fail."""
     error = query.exception()
     return None if error is None else in_one_line(str(error))
 
 
 def in_one_line(message: str) -> str:
-    """The line of an error message of Spark that says what went wrong.
+    """Return the line of an error message of Spark that says what went wrong.
 
     Spark adds its own words, the query's plan and stack traces. For an error in Python code, the line to show is the
     last of its traceback; for others it follows the task that was lost.

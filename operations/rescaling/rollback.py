@@ -1,6 +1,6 @@
 """Rolling back a rescale that failed: remove every file that the checkpoint did not hold before.
 
-A small file in the checkpoint, ``streamstate-rescale.json``, lists what the checkpoint held. It is written before the
+A small file in the checkpoint, ``streamstate-rescale.json``, lists the checkpoint's files. It is written before the
 first change and removed once the new state is verified or rolled back, so if it exists, a rescale was killed.
 """
 
@@ -47,7 +47,7 @@ class Unfinished:
 
     @classmethod
     def of(cls, checkpoint: CheckpointFiles, spark: SparkSession | None) -> Unfinished | None:
-        """The rescale that a checkpoint was left with; None if there is none."""
+        """Return the unfinished rescale of a checkpoint; None without one."""
         text = files_for(spark, checkpoint.path).text(f"{checkpoint.path}/{NOTE}")
         if text is None:
             return None
@@ -72,7 +72,7 @@ class Unfinished:
         files_for(spark, checkpoint.path).remove(f"{checkpoint.path}/{NOTE}")
 
 
-def recover(checkpoint: CheckpointFiles, spark: SparkSession | None) -> Unfinished | None:
+def recover_rescale(checkpoint: CheckpointFiles, spark: SparkSession | None) -> Unfinished | None:
     """Roll back a rescale that was killed before it was verified, if there is one, and return what was rolled back.
 
     If the query has committed epochs since, the new partitions are kept and only the record is removed.

@@ -1,0 +1,1 @@
+"""Rescaling: change the number of partitions of a query's state, advise on it, and roll it back."""

@@ -1,0 +1,1 @@
+"""Supervision of queries: restart one that fails, according to a policy."""
