@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamstate.errors import StreamStateError, UnknownTableError
+from streamstate.snapshots.calls.html import Html
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.values import canonical
 
@@ -59,7 +60,7 @@ class Shown(Protocol):
     def text(self) -> str:
         """As a line of text, for a terminal."""
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """As HTML without scripts: every text is escaped, plots are still pictures."""
 
 
@@ -137,9 +138,10 @@ class ViewModel(ABC, Generic[S]):
         """A drawing as a line of text, for a terminal."""
         return str(drawing.kept.text())
 
-    def html(self, drawing: Drawing) -> str:
+    def html(self, drawing: Drawing) -> Html:
         """A drawing as HTML without scripts: every text is escaped, plots are still pictures."""
-        return str(drawing.kept.html())
+        html: Html = drawing.kept.html()
+        return html
 
     def played(self, selection: S) -> S:
         """The selection one step later, for a view that plays; by default, the same object."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
 from streamstate.errors import StreamStateError
+from streamstate.snapshots.calls.html import tag
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.values import timestamp
@@ -218,8 +218,8 @@ class View(Generic[S]):
     def _still(self, drawing: Drawing) -> dict[str, str]:
         """A drawing in its still forms."""
         now = timestamp(dt.datetime.now(dt.UTC).replace(microsecond=0))
-        note = f"<p><small>As of {escape(now)}. Run this cell again {escape(self.model.again)}.</small></p>"
-        html = still.place(self.model.name, self.model.html(drawing) + note)
+        note = tag("p", tag("small", f"As of {now}. Run this cell again {self.model.again}."))
+        html = still.place(self.model.name, self.model.html(drawing), note)
         return {"text/plain": self.model.text(drawing), "text/html": html}
 
     def _settled(self, drawing: Drawing) -> None:

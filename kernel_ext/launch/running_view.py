@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import first_line
 from streamstate.launch.query_status import full_line, line_html
+from streamstate.snapshots.calls.html import Html
 from streamstate.widgets.model import ViewModel
 from streamstate.widgets.tables.summary_table import state_cell
 from streamstate.widgets.view import View
@@ -38,7 +39,7 @@ class StatusDrawing:
         """The line."""
         return f"{self.name} is {self.state}{self.rest}"
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """The line in the past tense and without the sign, because a saved notebook keeps it."""
         return line_html(self.name, f"{self.name} was {self.state}{self.rest}")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html
 from streamstate.state_inspect.expiry_times import expiry
 from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.browser.actions import BrowserSelection
@@ -193,9 +194,11 @@ class BrowserDrawing:
         """The drawing as a line of text."""
         return f"{self.name}: " + " · ".join(self._parts())
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """The drawing as a table, without scripts."""
-        return frame(self.name, self._parts(), "" if self.waiting else self._body(), "".join(self._notes()))
+        why = self.why.html() if self.why else None
+        body = () if self.waiting else (self._table(), why)
+        return frame(self.name, self._parts(), *body, note="".join(self._notes()))
 
     def _parts(self) -> Iterator[str]:
         if self.waiting:
@@ -218,10 +221,7 @@ class BrowserDrawing:
         if window := self.page.window:
             yield f"{window.shown} of {window.total} value columns. "
 
-    def _body(self) -> str:
-        return self._table() + (self.why.html() if self.why else "")
-
-    def _table(self) -> str:
+    def _table(self) -> Html:
         return table(
             f"State table {self.table} of {self.name} at epoch {self.epoch}",
             [f"{column.name} (key)" if column.key else column.name for column in self.page.columns],

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import pandas as pd
 
+from streamstate.snapshots.calls.html import Html
 from streamstate.state_inspect.values import number
 from streamstate.widgets.chart import ADDED, CHANGED, REMOVED, Chart
-from streamstate.widgets.front import resource
-from streamstate.widgets.still import figure
+from streamstate.widgets.still import frame, sentences_and_figures
 
 BINS = 200
 """The most bars; beyond that, a bar stands for several epochs and shows the largest of them."""
@@ -58,12 +57,10 @@ class ComparisonDrawing:
         """The comparison in sentences."""
         return " ".join(self.sentences)
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """The comparison as still pictures, without scripts."""
-        paragraphs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
         charts = [*([self.epochs] if self.epochs else []), *self.values]
-        pictures = "".join(figure(chart, 560) for chart in charts)
-        return f"<style>{resource('static.css')}</style>{paragraphs}{pictures}"
+        return frame(self.name, [], sentences_and_figures(self.sentences, charts))
 
 
 def differing_chart(frame: pd.DataFrame, table: str) -> Chart:

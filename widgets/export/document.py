@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.calls.html import joined, paragraphs, tag
 from streamstate.state_inspect.values import timestamp
 from streamstate.widgets.chart import is_plot
 from streamstate.widgets.export.album import encoded
@@ -81,8 +82,8 @@ class SavedDocument:
             name=escape(self._name),
             moment=escape(timestamp(moment.replace(microsecond=0))),
             still=self._still,
-            saved=f"<p>{escape(saved)}</p>" if saved else "",
-            notes="".join(f"<li>{escape(note)}</li>" for note in notes),
+            saved=paragraphs([saved]),
+            notes=joined(tag("li", note) for note in notes),
             data=data,
             library=self._library,
             script=self._script,

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html, tag
 from streamstate.widgets.front import bundle, style
 from streamstate.widgets.live.live_view import Live
 from streamstate.widgets.live.outputs import SHARE
@@ -220,7 +221,7 @@ def bootstrap(address: str, still: str) -> tuple[dict[str, str], dict[str, Any]]
     display = uuid.uuid4().hex
     script = files("streamstate.widgets.live").joinpath("connect.js").read_text("utf-8")
     call = f'({script})("{TARGET}", "{address}", "{display}", "{hiding(still)}")'
-    html = f'<div class="streamstate"><script>{call}</script></div>'
+    html = tag("div", tag("script", Html(call)), class_="streamstate")
     return {"text/plain": "", "text/html": html, EXEC: ""}, {EXEC: {"id": display}}
 
 

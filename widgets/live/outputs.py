@@ -11,6 +11,8 @@ import time
 import uuid
 from collections.abc import Callable
 
+from streamstate.snapshots.calls.html import Html, tag
+
 REST = 0.5
 """Seconds without a new drawing after which the outputs are replaced."""
 LONGEST = 3.0
@@ -53,7 +55,7 @@ class StillOutputs:
 
 
 def _named(forms: Forms, name: str) -> Forms:
-    return forms | {"text/html": f'<div id="{name}">{forms["text/html"]}</div>'}
+    return forms | {"text/html": tag("div", Html(forms["text/html"]), id=name)}
 
 
 class Pace:

@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.calls.html import Html, tag
 from streamstate.widgets.browser.model import StateBrowser
 from streamstate.widgets.dashboard.model import QueryDashboard
 from streamstate.widgets.diffs.model import DiffView
@@ -132,9 +132,9 @@ class PageModel(ViewModel[Address]):
         """The store and its queries."""
         return f"{self.name}: {', '.join(drawing.kept) or 'no query yet'}"
 
-    def html(self, drawing: Drawing) -> str:
+    def html(self, drawing: Drawing) -> Html:
         """The store and its queries, escaped."""
-        return f"<p>{escape(self.text(drawing))}</p>"
+        return tag("p", self.text(drawing))
 
     @staticmethod
     def _link(name: str, to: Address, current: str | None, title: str | None = None) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.calls.html import Html
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.results.results import shown_columns
 from streamstate.state_inspect.values import Cell
 from streamstate.widgets.address_fields import LONGEST, in_address
 from streamstate.widgets.model import PAGE_ACTIONS, SIZES, Drawing, ViewModel, applied, first_row, tables_shown
 from streamstate.widgets.number_text import amount, described
-from streamstate.widgets.still import frame, table, td
+from streamstate.widgets.still import frame, table
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ class StatementDrawing:
         """The statement and the size of its result."""
         return f"{self.name}: {self.selection.sql} {self.problem or self.summary}".strip()
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """The rows as a table."""
-        cells = ([td(Cell(**each)) for each in row] for row in self.rows)
+        cells = ([Cell(**each) for each in row] for row in self.rows)
         return frame(self.name, [self.problem or self.summary], table("Result", self.columns, cells))
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.advice import Advice
 from streamstate.state_inspect.values import Cell, timestamp
 from streamstate.widgets.model import first_row
 from streamstate.widgets.number_text import amount, span
-from streamstate.widgets.still import frame, table, td
+from streamstate.widgets.still import frame, table
 from streamstate.widgets.timeline.actions import ROWS, WINDOWS, TimelineSelection
 from streamstate.widgets.timeline.charts import AXIS, charts, mark_rows, rows, shown_measures
 from streamstate.widgets.timeline.epochs import MEASURES, EpochMarks, EpochPoint, ForkMark, Measure
@@ -87,10 +87,10 @@ class TimelineDrawing:
         """The drawing as a line of text, and a line for each advice."""
         return "\n".join([f"{self.name}: " + " · ".join(self._parts()), *map(str, self.advice)])
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """The drawing as still pictures and a table of the newest epochs, without scripts."""
-        body = "" if self.waiting else self._still_advice() + self._pictures() + self._still_table()
-        return frame(self.name, self._parts(), body)
+        body = () if self.waiting else (self._still_advice(), self._pictures(), self._still_table())
+        return frame(self.name, self._parts(), *body)
 
     def facts(self) -> Iterator[str]:
         """What the head says about the whole query."""
@@ -177,14 +177,14 @@ class TimelineDrawing:
         if selected := self.selected():
             yield selected["text"]
 
-    def _pictures(self) -> str:
+    def _pictures(self) -> Html:
         data = [*rows(self.points), *mark_rows(self.points, self.marks)]
-        pictures = "".join(f"<div>{chart.svg()}</div>" for chart in charts(self.name, self.points, self.width, data))
-        return f"{pictures}<p><small>{escape(' '.join([*self.caption(), *self._legend()]))}</small></p>"
+        pictures = [tag("div", chart.svg()) for chart in charts(self.name, self.points, self.width, data)]
+        return joined(pictures, tag("p", tag("small", " ".join([*self.caption(), *self._legend()]))))
 
-    def _still_advice(self) -> str:
-        items = "".join(f"<li>{escape(advice.text)} {escape(advice.evidence)}</li>" for advice in self.advice)
-        return f"<ul>{items}</ul>" if items else ""
+    def _still_advice(self) -> Html | None:
+        items = [tag("li", f"{advice.text} {advice.evidence}") for advice in self.advice]
+        return tag("ul", items) if items else None
 
     def _legend(self) -> Iterator[str]:
         if self.marks.gaps:
@@ -196,7 +196,7 @@ class TimelineDrawing:
         if self.marks.variables:
             yield "Green, dotted: a shared variable was set."
 
-    def _still_table(self) -> str:
+    def _still_table(self) -> Html:
         heads = ["Epoch", "Committed", *(measure.title for measure in MEASURES)]
         newest = map(table_row, self.every[::-1][:_STILL_ROWS])
         return table(f"The newest epochs of {self.name}", heads, map(_still_row, newest))
@@ -221,9 +221,9 @@ def value_text(measure: Measure, values: Mapping[str, Any]) -> str:
     return f"{value:,}" if measure.unit == "rows" else span(value)
 
 
-def _still_row(row: Mapping[str, Any]) -> list[str]:
+def _still_row(row: Mapping[str, Any]) -> list[Cell | str]:
     committed = "not captured: a gap" if row["gap"] else row["committed"]
-    return [td(f"{row['epoch']}"), td(committed), *(td(Cell(text, "number")) for text in row["cells"])]
+    return [f"{row['epoch']}", committed, *(Cell(text, "number") for text in row["cells"])]
 
 
 def _by_column(data: Sequence[Mapping[str, Any]], points: Sequence[EpochPoint]) -> dict[str, list[Any]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, StreamStateError
+from streamstate.snapshots.calls.html import Html
 from streamstate.state_inspect.advice.advise import quick_advice
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags, behind_commit
 from streamstate.widgets.model import Drawing, Focus, ViewModel
@@ -98,7 +99,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
         """The selection after an action; only captured epochs can be chosen."""
         return acted(selection, action, value, self.history.captured())
 
-    def html(self, drawing: Drawing) -> str:
+    def html(self, drawing: Drawing) -> Html:
         """The drawing with fewer points, because a notebook stores it."""
         return self.view(drawing.kept.selection, STILL_POINTS).html()
 

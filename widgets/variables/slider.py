@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, VariableConflictError, first_line
+from streamstate.snapshots.calls.html import Html, tag
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.state_inspect.values import cell, number, timestamp
 from streamstate.variables.shared_variable import SharedVariable
@@ -50,12 +50,11 @@ class SliderDrawing:
         """The words."""
         return self.sentence
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """The words, and the value between the ends."""
         least, most = (f"{end:,.{self.decimals}f}" for end in (self.least, self.most))
-        limits = f'min="{self.least}" max="{self.most}" value="{self.value}"'
-        meter = f'<meter aria-label="{escape(self.name)}" {limits}></meter>'
-        return frame(self.name, [], f"<p>{least} {meter} {most}</p><p>{escape(self.sentence)}</p>")
+        meter = tag("meter", aria_label=self.name, min=self.least, max=self.most, value=self.value)
+        return frame(self.name, [], tag("p", f"{least} ", meter, f" {most}"), tag("p", self.sentence))
 
 
 class SliderModel(ViewModel[VariableSelection]):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.frames import frame_tuples, with_values
 from streamstate.state_inspect.values import Cell, canonical, cell, key_text
 from streamstate.widgets.number_text import amount
-from streamstate.widgets.still import table, td
+from streamstate.widgets.still import STILL_COLUMNS, table, td
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = 50
 """The most columns of a table; an input row may have thousands."""
-_STILL_COLUMNS, _STILL_ROWS = 20, 10
-"""Columns and rows in a saved notebook."""
+_STILL_ROWS = 10
+"""Rows in a saved notebook."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class WhyTable:
     differ: Sequence[int] = ()
     note: str = ""
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """The table with its title, without scripts."""
-        columns = self.columns[:_STILL_COLUMNS]
+        columns = self.columns[:STILL_COLUMNS]
         names = any(row.name for row in self.rows)
-        rows = ([*([td(row.name)] if names else []), *self._still(row)] for row in self.rows[:_STILL_ROWS])
+        rows = ([*([row.name] if names else []), *self._still(row)] for row in self.rows[:_STILL_ROWS])
         short = f"The first {_STILL_ROWS} are shown." if len(self.rows) > _STILL_ROWS else ""
         title = " ".join(filter(None, [self.title, self.note, short]))
-        return f"<p>{escape(title)}</p>" + table(self.title, [*([""] if names else []), *columns], rows)
+        return joined(tag("p", title), table(self.title, [*([""] if names else []), *columns], rows))
 
-    def _still(self, row: WhyRow) -> list[str]:
-        cells = [td(value, changed=at in self.differ) for at, value in enumerate(row.cells[:_STILL_COLUMNS])]
+    def _still(self, row: WhyRow) -> list[Html]:
+        cells = [td(value, changed=at in self.differ) for at, value in enumerate(row.cells[:STILL_COLUMNS])]
         return cells or [td(Cell("absent", "null"))]
 
 
@@ -79,11 +79,11 @@ class WhyPanel:
         """As a part of a line of text."""
         return f"why at epoch {self.epoch}: {self.summary or self.problem or 'not read yet'}"
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """As tables, without scripts."""
-        title = f"<strong>Why {escape(self.key)} changed in epoch {self.epoch}</strong>"
-        said = escape(self.summary or self.problem or "not read yet")
-        return f"<p>{title} · {said}</p>{''.join(shown.html() for shown in self.tables)}"
+        title = tag("strong", f"Why {self.key} changed in epoch {self.epoch}")
+        answer = self.summary or self.problem or "not read yet"
+        return joined(tag("p", title, f" · {answer}"), [shown.html() for shown in self.tables])
 
 
 def panel_of(why: Why, key: Mapping[str, Any]) -> WhyPanel:
