@@ -12,6 +12,7 @@ import pandas as pd
 from streamstate.snapshots.calls.html import Html
 from streamstate.state_inspect.values import number
 from streamstate.widgets.chart import ADDED, CHANGED, REMOVED, Chart
+from streamstate.widgets.plot_forms import STROKES, WHOLE, quantity
 from streamstate.widgets.still import frame, sentences_and_figures
 
 BINS = 200
@@ -78,8 +79,8 @@ def differing_chart(frame: pd.DataFrame, table: str) -> Chart:
     spec = {
         "mark": {"type": "bar", "tooltip": True, "width": bar},
         "encoding": {
-            "x": {"field": "epoch", "type": "quantitative", "title": "epoch", "axis": _WHOLE, "scale": scale},
-            "y": {"field": "keys", "type": "quantitative", "title": "keys"},
+            "x": quantity("epoch", title="epoch", axis=WHOLE, scale=scale),
+            "y": quantity("keys", title="keys"),
             "color": {
                 "field": "what",
                 "type": "nominal",
@@ -102,27 +103,17 @@ def values_chart(
     rows = list(_steps(names, epochs, both))
     if not any(row["value"] is not None for row in rows):
         return None
-    legend = {"orient": "top", "symbolType": "stroke", "symbolSize": 200}
-    branch = {"field": "timeline", "type": "nominal", "title": None, "legend": legend, "sort": None}
+    branch = {"field": "timeline", "type": "nominal", "title": None, "legend": STROKES, "sort": None}
     spec = {
         "mark": {"type": "line", "interpolate": "step-after", "point": len(epochs) < 40, "tooltip": True},
         "encoding": {
-            "x": {
-                "field": "epoch",
-                "type": "quantitative",
-                "title": None,
-                "axis": _WHOLE,
-                "scale": _scale(epochs[0], epochs[-1]),
-            },
-            "y": {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False}},
+            "x": quantity("epoch", title=None, axis=WHOLE, scale=_scale(epochs[0], epochs[-1])),
+            "y": quantity("value", title=None, scale={"zero": False}),
             "color": branch,
             "strokeDash": branch,
         },
     }
     return Chart(label, spec, rows, height=80)
-
-
-_WHOLE = {"format": ",d", "tickMinStep": 1}
 
 
 def _scale(first: int, last: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from streamstate.widgets.chart import ACCENT, CHANGED, Chart
 from streamstate.widgets.dashboard.drawing import QueryTrouble
 from streamstate.widgets.dashboard.watcher import BATCHES, BatchReport, QuerySample
 from streamstate.widgets.number_text import amount, rate, size, span, unit_for
+from streamstate.widgets.plot_forms import quantity
 from streamstate.widgets.timeline.epochs import seconds, seconds_between
 
 if TYPE_CHECKING:
@@ -174,8 +175,8 @@ def _plot(label: str, points: Sequence[tuple[int, float]]) -> Chart:
 def _lines(title: str, *, colours: bool) -> dict[str, Any]:
     scale, axis = {"zero": False, "nice": False}, {"labelExpr": _INTEGERS, "grid": False}
     encoding: dict[str, Any] = {
-        "x": {"field": "epoch", "type": "quantitative", "title": None, "scale": scale, "axis": axis},
-        "y": {"field": "value", "type": "quantitative", "title": title, "axis": {"tickCount": 3, "minExtent": 40}},
+        "x": quantity("epoch", title=None, scale=scale, axis=axis),
+        "y": quantity("value", title=title, axis={"tickCount": 3, "minExtent": 40}),
         "color": {"value": ACCENT},
         "tooltip": [
             {"field": "epoch", "title": "epoch", "format": ",d"},

@@ -11,6 +11,7 @@ from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.chart import ACCENT, Chart
 from streamstate.widgets.number_text import amount, percent
+from streamstate.widgets.plot_forms import quantity
 
 if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entry
@@ -161,12 +162,7 @@ def _spec(cells: Sequence[Mapping[str, Any]], *, labelled: bool) -> dict[str, An
     x = {"field": "partition", "type": "ordinal", "sort": None, "title": "partition", "axis": axis}
     y = {"field": "what", "type": "nominal", "sort": ["rows", "writes"], "title": None}
     most = max([2.0, *(cell["times"] for cell in cells)])
-    strength = {
-        "field": "times",
-        "type": "quantitative",
-        "scale": {"domain": [0, most], "range": [0.05, 0.75]},
-        "legend": None,
-    }
+    strength = quantity("times", scale={"domain": [0, most], "range": [0.05, 0.75]}, legend=None)
     tooltip = [
         {"field": "partition", "title": "partition"},
         {"field": "count", "format": ",", "title": "count"},

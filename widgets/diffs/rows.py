@@ -13,6 +13,7 @@ from streamstate.state_inspect.values import Cell, canonical, cell
 from streamstate.widgets.chart import ADDED, REMOVED, Chart
 from streamstate.widgets.diffs.drawing import DiffCell, DiffColumn, DiffRow
 from streamstate.widgets.number_text import described
+from streamstate.widgets.plot_forms import clickable, quantity, tooltips
 from streamstate.widgets.still import MARKS
 
 DIFFERENCE = 2
@@ -183,22 +184,17 @@ _ZERO = {
 def _spec(name: str, *, duration: bool) -> dict[str, Any]:
     # A dot or a bracket in a field's name would be a path, so that the data have fixed names.
     y = {"field": "key", "type": "nominal", "sort": None, "axis": {"title": None, "labelLimit": 240, "ticks": False}}
-    x = {
-        "field": "delta",
-        "type": "quantitative",
-        "axis": {
-            "title": f"{name}: difference{' in seconds' if duration else ''}",
-            "tickCount": 5,
-            "format": "+~s",
-            "labelExpr": "datum.value === 0 ? '0' : datum.label",
-        },
-        "scale": {"padding": 56},
+    axis = {
+        "title": f"{name}: difference{' in seconds' if duration else ''}",
+        "tickCount": 5,
+        "format": "+~s",
+        "labelExpr": "datum.value === 0 ? '0' : datum.label",
     }
-    titles = {"whole": "key", "change": name, "signed": "difference"}
-    tooltip = [{"field": field, "title": title} for field, title in titles.items()]
+    x = quantity("delta", axis=axis, scale={"padding": 56})
+    tooltip = tooltips({"whole": "key", "change": name, "signed": "difference"})
     up = {"test": "datum.delta >= 0", "value": ADDED}
     bars = {
-        "params": [{"name": "mover", "select": {"type": "point", "fields": ["row"], "on": "click"}}],
+        "params": clickable("mover"),
         "mark": {"type": "bar", "cursor": "pointer", "height": 14, "cornerRadiusEnd": 2},
         "encoding": {"color": {"condition": up, "value": REMOVED}, "tooltip": tooltip},
     }

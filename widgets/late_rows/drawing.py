@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -11,6 +11,7 @@ import pandas as pd
 from streamstate.widgets.chart import CHANGED, REMOVED, Chart
 from streamstate.widgets.charts_and_words import ChartsAndWords
 from streamstate.widgets.number_text import amount, described, percent, span, unit_for
+from streamstate.widgets.plot_forms import GAP, STROKES, WHOLE, bars, layer, quantity, tooltips
 
 BINS = 200
 """The most bars; beyond that, a bar stands for several epochs: rows are added up, of the rest the largest is shown."""
@@ -49,13 +50,9 @@ def _charts(rows: pd.DataFrame, name: str) -> Iterator[Chart]:
     width = math.ceil((last - first + 1) / BINS)
     bins = [*_bins(rows, width)]
     folded = "" if width == 1 else f", {width:,} epochs per bar"
-    x = {
-        "type": "quantitative",
-        "title": None,
-        "axis": {"format": ",d", "tickMinStep": 1},
-        "scale": {"domain": [first - 0.5, first - 0.5 + width * math.ceil((last - first + 1) / width)], "nice": False},
-    }
-    counts = [{**part, "state": "unknown" if part["dropped"] is None else "dropped"} for part in bins]
+    end = first - 0.5 + width * math.ceil((last - first + 1) / width)
+    x = {"title": None, "axis": WHOLE, "scale": {"domain": [first - 0.5, end], "nice": False}}
+    counts = [{**part, "kind": "unknown" if part["dropped"] is None else "dropped"} for part in bins]
     yield Chart(f"Late rows of {name} that were dropped, by epoch{folded}", _counts_spec(x), counts, height=90)
     longest = max((part["longest"] or 0 for part in bins), default=0)
     if longest:
@@ -91,46 +88,27 @@ def _bins(rows: pd.DataFrame, width: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _counts_spec(x: Mapping[str, Any]) -> dict[str, Any]:
-    over = {"x": {"field": "first", **x}, "x2": {"field": "last"}}
-    tooltip = [
-        {"field": field, "title": title}
-        for field, title in (("epochs", "epoch"), ("came", "came in"), ("dropped", "dropped"), ("why", "not known"))
-    ]
-    return {
-        "layer": [
-            {
-                "transform": [{"filter": "datum.state === 'unknown'"}],
-                "mark": {"type": "rect", "color": "#808080", "opacity": 0.22},
-                "encoding": over | {"tooltip": tooltip},
-            },
-            {
-                "transform": [{"filter": "datum.state === 'dropped'"}],
-                "mark": {"type": "rect", "color": REMOVED, "xOffset": 0.75, "x2Offset": -0.75},
-                "encoding": over
-                | {
-                    "y": {"field": "dropped", "type": "quantitative", "title": "rows", "axis": {"tickCount": 3}},
-                    "y2": {"datum": 0},
-                    "tooltip": tooltip,
-                },
-            },
-        ]
-    }
+def _counts_spec(x: dict[str, Any]) -> dict[str, Any]:
+    titles = {"epochs": "epoch", "came": "came in", "dropped": "dropped", "why": "not known"}
+    over = {"x": quantity("first", **x), "x2": {"field": "last"}, "tooltip": tooltips(titles)}
+    rows = quantity("dropped", title="rows", axis={"tickCount": 3})
+    dropped = layer("dropped", bars(many=False, color=REMOVED), **over, y=rows, y2={"datum": 0})
+    return {"layer": [layer("unknown", GAP, **over), dropped]}
 
 
-def _lines_spec(x: Mapping[str, Any], unit: str, *, points: bool) -> dict[str, Any]:
+def _lines_spec(x: dict[str, Any], unit: str, *, points: bool) -> dict[str, Any]:
     kept = {
         "field": "what",
         "type": "nominal",
         "title": "to keep the",
         "scale": {"domain": [LONGEST, DELAY]},
-        "legend": {"orient": "top", "symbolType": "stroke", "symbolSize": 200},
+        "legend": STROKES,
     }
     return {
         "mark": {"type": "line", "point": points, "tooltip": True},
         "encoding": {
-            "x": {"field": "epoch", **x, "title": "epoch"},
-            "y": {"field": "time", "type": "quantitative", "title": unit, "axis": {"tickCount": 3}},
+            "x": quantity("epoch", **x | {"title": "epoch"}),
+            "y": quantity("time", title=unit, axis={"tickCount": 3}),
             "color": kept | {"scale": {"domain": [LONGEST, DELAY], "range": [REMOVED, CHANGED]}},
             "strokeDash": kept,
         },
