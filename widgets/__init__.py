@@ -1,4 +1,4 @@
-"""What a notebook or a served page shows: views of a query's state, and of a whole store.
+"""Views of a query's state and of a whole store, for notebooks and served pages.
 
 Each view has a package with the same modules:
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamstate.widgets.dashboard.model import QueryDashboard
     from streamstate.widgets.debugger.model import Debugger
     from streamstate.widgets.diffs.model import DiffView
-    from streamstate.widgets.key_life.model import KeyHistoryView
+    from streamstate.widgets.key_history.model import KeyHistoryView
     from streamstate.widgets.late_rows.model import LateRowsView
     from streamstate.widgets.model import Focus
     from streamstate.widgets.overview.model import StoreOverview
@@ -56,7 +56,7 @@ _HOMES = {
     "Debugger": "debugger.model",
     "DiffView": "diffs.model",
     "Focus": "model",
-    "KeyHistoryView": "key_life.model",
+    "KeyHistoryView": "key_history.model",
     "LateRowsView": "late_rows.model",
     "QueryDashboard": "dashboard.model",
     "StateBrowser": "browser.model",

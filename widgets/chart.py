@@ -82,7 +82,7 @@ class Chart:
 
 
 def is_plot(content: Any) -> bool:
-    """Whether a part of a view's message is the message of a plot."""
+    """Check if a part of a view's message is the message of a plot."""
     return isinstance(content, Mapping) and {"label", "spec", "rows"} <= set(content)
 
 

@@ -1,4 +1,4 @@
-"""What a view shows, apart from where it is shown: a view model builds drawings from a selection.
+"""View models, which build drawings from a selection, independent of the host.
 
 One model serves every place that can show a view: a notebook's output, a served page, a saved file, a line of text.
 """
@@ -38,7 +38,7 @@ PAGE_ACTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a selection shows.
+    """The drawing of a selection.
 
     Attributes:
         message: what a page needs to draw it, in JSON types.
@@ -66,7 +66,7 @@ class Shown(Protocol):
 
 @dataclass(frozen=True)
 class Focus:
-    """What a person looks at, in terms that all views share. A field is None if the view does not determine it.
+    """A place that a person looks at, in terms that all views share. A field that a view does not determine is None.
 
     Attributes:
         epoch: an epoch; with ``live``, the newest one.
@@ -110,12 +110,12 @@ class ViewModel(ABC, Generic[S]):
         """A value that stays equal until there is something new to draw. Called often, so it must be quick."""
 
     def view(self, selection: S) -> Shown:
-        """What ``selection`` shows now."""
+        """Return the view of ``selection`` now."""
         raise NotImplementedError
 
     @consistent_read()
     def drawing(self, selection: S) -> Drawing:
-        """What ``selection`` shows now, ready to be sent to a page."""
+        """Return the drawing of ``selection`` now, ready to be sent to a page."""
         shown = self.view(selection)
         return Drawing(shown.message(), shown)
 
@@ -152,11 +152,11 @@ class ViewModel(ABC, Generic[S]):
         return selection
 
     def playing(self, selection: S) -> bool:
-        """Whether :meth:`played` would change something."""
+        """Check if :meth:`played` would change something."""
         return False
 
     def focus(self, selection: S) -> Focus:
-        """What the person looks at, for linked views."""
+        """Return the place that the person looks at, for linked views."""
         return Focus()
 
     def focused(self, selection: S, focus: Focus) -> S:
@@ -207,7 +207,7 @@ class ViewModel(ABC, Generic[S]):
 
 
 def tables_shown(history: History) -> list[str]:
-    """What can be shown of a query: the results that have other columns than its state, then its state tables."""
+    """Return the tables of a query: results with other columns than its state, then its state tables."""
     return [*history.results(), *history.tables()]
 
 
@@ -247,7 +247,7 @@ def applied(actions: Mapping[str, Callable[[S, Any], S]], now: S, action: str, v
 
 
 def clicked(shown: Sequence[T], value: Any) -> T | None:
-    """What a page names by its number, as a row or as a mark of a plot; None if there is no such thing."""
+    """Return the item that a page names by its number, such as a row or a mark of a plot; None if there is none."""
     try:
         at = int(value["row"][0] if isinstance(value, Mapping) else value)
         return shown[at] if at >= 0 else None

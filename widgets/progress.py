@@ -227,7 +227,7 @@ def _displayed(
 
 
 def bar_of(shell: InteractiveShell) -> Callable[[], ProgressBar]:
-    """What makes a bar that fits a shell's output."""
+    """Return a function that makes a bar for a shell's output."""
     return lambda: ProgressBar(in_notebook=hasattr(shell, "kernel"))
 
 

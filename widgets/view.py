@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class View(Generic[S]):
-    """What every view can do: show itself, change what it looks at, be linked with other views, and be closed.
+    """The base of all views: each is shown, looks at a place, can be linked with other views, and is closed.
 
     At the end of a notebook's cell, the view is live. In a saved notebook and in exported HTML it is a still table or
     picture; elsewhere, a line of text.
@@ -50,7 +50,7 @@ class View(Generic[S]):
 
     @property
     def focus(self) -> Focus:
-        """What the view looks at, in terms that all views share.
+        """The place that the view looks at, in terms that all views share.
 
         Example:
             >>> StateBrowser(store["delays"], epoch=12).focus.epoch  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""How a row that is shown can be read again: as a magic, in SQL and in Python, as texts to copy."""
+"""Texts to copy that read a row again: a magic, SQL and Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAYS = ("magic", "SQL", "Python")
 
 
 def beginnings(table: StateTable, store: str) -> dict[str, str]:
-    """What each text begins with, before the key: the query, the table and the epoch."""
+    """Return the beginning of each text, before the key: the query, the table and the epoch."""
     query, epoch = table.history.name, table.epoch
     relation = ".".join(map(quoted, [query, *table.name.split(".")]))
     return {

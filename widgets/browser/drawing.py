@@ -1,4 +1,4 @@
-"""What a state browser shows: the drawing as plain data, as JSON for a page, as text and as still HTML.
+"""The drawing of a state browser: plain data, JSON for a page, text and still HTML.
 
 Only one page of rows is ever turned into cells; sorting, filtering and counting happen in the state table.
 """
@@ -47,7 +47,7 @@ class BrowserRow:
 
 @dataclass(frozen=True)
 class ColumnWindow:
-    """Which value columns of a wide table are shown: ``shown`` from ``first`` on, of those whose name was found."""
+    """The visible value columns of a wide table: ``shown`` from ``first`` on, of those whose name was found."""
 
     first: int
     shown: int
@@ -101,7 +101,7 @@ class WholeValue:
 
 @dataclass(frozen=True)
 class ChangeCounts:
-    """How many keys differ from the previous epoch."""
+    """The number of keys that differ from the previous epoch."""
 
     since: int
     added: int
@@ -170,7 +170,7 @@ class BrowserDrawing:
 
     @property
     def waiting(self) -> bool:
-        """Whether no epoch has been captured yet."""
+        """True if no epoch has been captured yet."""
         return self.epoch is None
 
     def message(self) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         return acted(selection, action, value)
 
     def playing(self, selection: BrowserSelection) -> bool:
-        """Whether the epochs play."""
+        """True if the epochs play."""
         return selection.playing
 
     def paused(self, selection: BrowserSelection) -> BrowserSelection:
@@ -127,7 +127,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         return moved if same else acted(moved, "key", focus.key)
 
     def saved_actions(self, selection: BrowserSelection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
-        """What changed, the other tables, the orders of the first columns, the next pages, and histories of rows."""
+        """Return the next likely actions: changed rows, other tables, orders, pages, and histories of rows."""
         view: BrowserDrawing = drawing.kept
         orders, rows = (_SAVED_WIDE,) * 2 if view.page.window else (_SAVED_ORDERS, selection.size)
         if view.why is not None:
@@ -198,7 +198,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         )
 
     def _counted(self, table: str, before: int | None, epoch: int, *, whole: bool) -> ChangeCounts | None:
-        """How many keys differ from the previous epoch; None if there is none, or if counting is left for later."""
+        """Count the keys that differ from the previous epoch; None if there is none, or if counting is left for later."""
         if before is None:
             return None
         known = self._counts.get((table, before, epoch))
@@ -240,7 +240,7 @@ def _clicked(value: Any, kept: BrowserDrawing) -> Any:
 
 
 def _facts(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """What the manifest records for the epoch."""
+    """Return the manifest's facts about the epoch."""
     known = (("committed", snapshot.committed_at), ("watermark", snapshot.watermark))
     return [(label, _moment(value)) for label, value in known if value is not None]
 

@@ -25,7 +25,7 @@ from streamstate.widgets.browser.drawing import (
     KeyPanelRow,
     WholeValue,
 )
-from streamstate.widgets.key_life.story import KEYFRAME, OWN, change_of
+from streamstate.widgets.key_history.story import KEYFRAME, OWN, change_of
 from streamstate.widgets.model import chosen_row, first_row
 from streamstate.widgets.still import MARKS
 

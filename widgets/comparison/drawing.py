@@ -1,4 +1,4 @@
-"""What a comparison shows: the drawing as plain data and plots, as JSON for a page, as text and as still HTML."""
+"""The drawing of a comparison: plain data and plots, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ComparisonDrawing:
 
 
 def differing_chart(frame: pd.DataFrame, table: str) -> Chart:
-    """How many keys of a table differ at each epoch, and how, from its rows of :meth:`Comparison.epochs`."""
+    """Plot the keys of a table that differ, by epoch and kind, from its rows of :meth:`Comparison.epochs`."""
     width = math.ceil(len(frame) / BINS)
     rows = []
     for start in range(0, len(frame), width):

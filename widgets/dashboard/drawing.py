@@ -1,4 +1,4 @@
-"""What a dashboard shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a dashboard: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def facts_of(
 
 
 def troubles_of(sample: QuerySample | None, captured: CaptureStatus | None, *, late: bool) -> list[QueryTrouble]:
-    """What is wrong with the query and its capture; ``late`` says that Spark takes long to answer."""
+    """Return the problems of the query and its capture; ``late`` says that Spark takes long to answer."""
     found = []
     if sample is not None and sample.problem:
         what = {"failed": "The query failed", "unreachable": "Spark does not answer"}.get(

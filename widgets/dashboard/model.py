@@ -30,7 +30,7 @@ PAUSE = 2.0
 
 @dataclass(frozen=True)
 class DashboardSelection:
-    """What a person chose.
+    """The selection.
 
     Attributes:
         table: the state table whose spread is shown; None for the one with the most rows.

@@ -1,4 +1,4 @@
-"""How a state table is spread over partitions and keys. Its cost grows with the state, so that callers cache it."""
+"""The spread of a state table over partitions and keys. Its cost grows with the state, so callers cache it."""
 
 from __future__ import annotations
 

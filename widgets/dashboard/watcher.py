@@ -26,7 +26,7 @@ QueryState = Literal["waiting", "running", "stopped", "failed", "unreachable"]
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What Spark reported about a batch."""
+    """Spark's report on a batch."""
 
     epoch: int
     milliseconds: int
@@ -155,7 +155,7 @@ def _number(value: Any) -> float | None:
 
 
 def _gone(problem: Exception) -> bool:
-    """Whether the JVM is gone."""
+    """Check if the JVM is gone."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     if isinstance(problem, Py4JJavaError):
@@ -196,7 +196,7 @@ class QueryWatcher:
 
     @property
     def late(self) -> bool:
-        """Whether Spark has not answered for longer than :data:`LATE`."""
+        """True if Spark has not answered for longer than :data:`LATE`."""
         asked = self._asked
         return asked is not None and time.monotonic() - asked > LATE
 

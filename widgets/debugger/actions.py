@@ -1,4 +1,4 @@
-"""What a person chose in a debugger, and what each action and button does."""
+"""The selection of a debugger, and its actions and buttons."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = 1_000
 
 @dataclass(frozen=True)
 class DebuggerSelection:
-    """What a person looks at."""
+    """The place that a person looks at."""
 
     look: tuple[str, int] | None = None
     """A branch and one of its epochs; None for the session's current epoch."""

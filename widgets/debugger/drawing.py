@@ -1,4 +1,4 @@
-"""What a debugger shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a debugger: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class DebuggerDrawing:
         return frame(self.name, self._parts(), self.picture(), self._watches(), changed)
 
     def facts(self) -> Iterator[str]:
-        """What the head says about the session."""
+        """Return the facts about the session in the head."""
         branch = self.state.branch(self.name)
         yield f"at epoch {self.state.epoch:,}"
         if branch is not None and branch.parent is not None:
@@ -112,7 +112,7 @@ class DebuggerDrawing:
         return self.action_outcome or reason
 
     def ran(self) -> Iterator[tuple[str, str]]:
-        """What is known about the last epoch that was run."""
+        """Return the facts about the last epoch that ran."""
         run = None if self.state.report is None else self.state.report.last
         if run is None or run.epoch != self.state.epoch:
             return

@@ -83,7 +83,7 @@ class WatchedValue:
 
     @property
     def change(self) -> str:
-        """How it changed, in a few words."""
+        """The change, in a few words."""
         return self.moved or (f"was {self.was.text}" if self.was else "")
 
 

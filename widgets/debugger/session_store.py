@@ -1,4 +1,4 @@
-"""What a session's store holds about an epoch of a branch: its diff, its rows, its operators."""
+"""The facts about an epoch of a branch in a session's store: its diff, its rows, its operators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SessionStore:
         return () if history is None else history.captured()
 
     def facts(self, branch: str, epoch: int) -> tuple[str, ...]:
-        """What is known about an epoch, in short texts."""
+        """Return the facts about an epoch, in short texts."""
         entry = self._entry(branch, epoch)
         if entry is None:
             return ("not in the session's store",)
@@ -48,7 +48,7 @@ class SessionStore:
     def diff(
         self, branch: str, epoch: int, selection: DiffSelection, key: Mapping[str, Any] | None
     ) -> tuple[DiffDrawing | None, str]:
-        """What an epoch changed; if that is not known, None and the reason."""
+        """Return the changes of an epoch; if they are unknown, None and the reason."""
         history = self._history(branch)
         captured = () if history is None else history.captured()
         if history is None or epoch not in captured:

@@ -1,4 +1,4 @@
-"""What a person chose in a diff view, and what each action (a slider move, a sort, a search) changes."""
+"""The selection of a diff view, and its changes by actions: a slider move, a sort, a search."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class DiffSelection:
 
     @property
     def following(self) -> bool:
-        """Whether the later epoch follows the newest one."""
+        """True if the later epoch follows the newest one."""
         return isinstance(self.b, str)
 
 

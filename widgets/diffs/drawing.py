@@ -1,4 +1,4 @@
-"""What a diff view shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a diff view: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class DiffDrawing:
 
     @property
     def total(self) -> int:
-        """How many keys differ."""
+        """The number of keys that differ."""
         return sum(self.counts.values())
 
     def message(self) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class DiffModel(ViewModel[DiffSelection]):
         return Drawing(view.message(), view, unfinished=reading or not view.explained)
 
     def view(self, selection: DiffSelection, *, whole: bool = True) -> DiffDrawing:
-        """What differs between the two epochs; without ``whole``, what takes long to find is left out."""
+        """Return the differences between the two epochs; without ``whole``, only those that are quick to find."""
         shown = self._view(selection, whole=whole)
         table = shown.table
         if self.branches or table is None:
@@ -203,7 +203,7 @@ class DiffModel(ViewModel[DiffSelection]):
         return selection if row is None or key is None else replace(selection, key=key, why=row.latest)
 
     def _tables(self) -> list[str]:
-        """What can be compared; the results of two branches may be computed in different ways."""
+        """Return the tables that can be compared; two branches may compute their results in different ways."""
         return self.history.tables() if self.branches else tables_shown(self.history)
 
     def _table(self, selection: DiffSelection) -> str:
@@ -226,7 +226,7 @@ class DiffModel(ViewModel[DiffSelection]):
         return diff, self._held
 
     def _explains_soon(self, diff: Diff) -> bool:
-        """Whether what happened to the keys between the epochs is loaded, or soon read."""
+        """Check if the changes between the epochs are loaded, or quick to read."""
         first, last = sorted((diff.a, diff.b))
         return self.branches or self.history.recorded.is_soon_read(
             state_name(self.history.recorded, diff.table), first, last

@@ -80,7 +80,7 @@ def _one_day(old: Cell, new: Cell) -> tuple[Cell, Cell]:
 
 
 def finite(difference: Any) -> bool:
-    """Whether a difference can be drawn as a bar."""
+    """Check if a difference can be drawn as a bar."""
     return isinstance(difference, dt.timedelta) or math.isfinite(difference)
 
 
@@ -126,7 +126,7 @@ def labels_of(records: Sequence[DiffRecord], columns: Sequence[DiffColumn]) -> t
 
 
 def _told_apart(values: Sequence[Any]) -> tuple[list[str], str]:
-    """What tells the values of a key column apart, and what they have in common; of times, the day may be common."""
+    """Split the values of a key column into distinct texts and a common part; of times, the day may be common."""
     cells = [cell(value) for value in values]
     texts = [found.text for found in cells]
     if len({*texts}) == 1:

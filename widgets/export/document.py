@@ -91,7 +91,7 @@ class SavedDocument:
 
 
 def has_plot(message: Any) -> bool:
-    """Whether a message contains a plot."""
+    """Check if a message contains a plot."""
     if isinstance(message, Mapping):
         return is_plot(message) or any(map(has_plot, message.values()))
     return isinstance(message, list | tuple) and any(map(has_plot, message))

@@ -25,7 +25,7 @@ BUDGET = 2_000_000
 
 @dataclass(frozen=True)
 class SaveReport:
-    """What :meth:`View.save <streamstate.widgets.View.save>` did.
+    """The report of :meth:`View.save <streamstate.widgets.View.save>`.
 
     Attributes:
         path: the file.
@@ -187,7 +187,7 @@ class _Saving(Generic[S]):
         return True
 
     def _fitting(self, album: Album[S], epochs: Sequence[int]) -> int:
-        """How many epochs will fit, estimated from a few of them."""
+        """Estimate from a few epochs how many will fit."""
         before, tried = album.size, list(dict.fromkeys([epochs[-1], epochs[len(epochs) // 2], epochs[0]]))
         for epoch in tried:
             with contextlib.suppress(AlbumFull, StreamStateError):

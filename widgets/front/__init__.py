@@ -1,4 +1,4 @@
-"""What runs in the page: a JavaScript module for each kind of view, and the modules they share.
+"""The JavaScript of the page: a module for each kind of view, and the modules they share.
 
 The modules are plain ES modules, which editors, browsers and Node read as they are. A notebook's output, a saved file
 and a served page have no place in common to import modules from, so the modules of a view are joined into one text.

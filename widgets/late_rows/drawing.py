@@ -1,4 +1,4 @@
-"""What the late rows view shows: how many rows were late, and by how much."""
+"""The drawing of late rows: their number, and their delays."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class RateLimit:
         self._at = time.monotonic()
 
     def take(self) -> bool:
-        """Whether it may be done once more."""
+        """Take one turn; False if none is left."""
         now = time.monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
@@ -233,7 +233,7 @@ def hiding(*stills: str) -> str:
 
 
 def widget_needed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the notebook shows widgets but cannot open comms for Panel, as in VS Code and Colab.
+    """Check if the notebook shows widgets but cannot open comms for Panel, as in VS Code and Colab.
 
     A JupyterLab started from a terminal of VS Code inherits its environment, but also sets ``JPY_SESSION_NAME``.
 

@@ -98,12 +98,12 @@ class Live(Generic[S]):
 
     @property
     def watched(self) -> bool:
-        """Whether a page shows the view now."""
+        """True if a page shows the view now."""
         return bool(self._pages)
 
     @property
     def closed(self) -> bool:
-        """Whether the view was closed."""
+        """True if the view was closed."""
         return self._closed
 
     def joined(self, page: Page) -> None:

@@ -1,4 +1,4 @@
-"""What a store overview shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a store overview: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class OverviewDrawing:
         return frame(self.path, self.facts(), rows, note=f"{paged}As of {timestamp(self.now)}.")
 
     def facts(self) -> list[str]:
-        """What the head says about the whole store."""
+        """Return the facts about the whole store in the head."""
         facts = [amount(len(self.queries), "query", "queries"), size(self.bytes)]
         broken = sum(bool(query.problem) for query in self.queries)
         return [*facts, f"{broken:,} cannot be read"] if broken else facts
@@ -140,7 +140,7 @@ def _count(rows: int | None) -> str:
 
 
 def _origin(query: QueryFacts) -> str:
-    """Where a fork comes from; empty if the query is not a fork."""
+    """Return the origin of a fork; empty if the query is not a fork."""
     parent, epoch = query.branch.parent, query.branch.parent_epoch
     if parent is None:
         return ""
@@ -148,12 +148,12 @@ def _origin(query: QueryFacts) -> str:
 
 
 def _gaps(query: QueryFacts) -> str:
-    """How many gaps a query has; empty if it has none."""
+    """Return the number of a query's gaps, in words; empty if it has none."""
     return amount(query.gaps, "gap") if query.gaps else ""
 
 
 def _lag(query: QueryFacts) -> str:
-    """How long after its commit the newest epoch was captured."""
+    """Return the time from the commit of the newest epoch to its capture."""
     return "" if query.lag is None else f"{span(query.lag)} after its commit"
 
 

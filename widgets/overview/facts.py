@@ -1,4 +1,4 @@
-"""What an overview says of each query of a store: read from manifests and Delta's file lists.
+"""The facts about each query of a store, read from manifests and Delta's file lists.
 
 State is read only to count the rows of the queries that are shown, where capture did not, and where that is soon done.
 """

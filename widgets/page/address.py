@@ -1,4 +1,4 @@
-"""What the page shows, as the query string of its address: links to a query, a table, an epoch and a key.
+"""The state of the page as the query string of its address: a query, a table, an epoch and a key.
 
 ``?query=delays&section=browser&table=op0&epoch=12&key={"carrier":"HA","origin":"JFK"}``, percent-encoded. The key is
 JSON, because key columns have arbitrary names and types; a type that JSON lacks is an object with one member whose
@@ -90,7 +90,7 @@ class Address:
 
     @property
     def focus(self) -> Focus:
-        """What views look at."""
+        """The place that views look at."""
         return Focus(self.epoch, self.between, self.table, self.key, self.epoch is None and self.between is None)
 
 

@@ -107,7 +107,7 @@ def _restore(view: View[Any], address: Address, *, focused: bool = True) -> None
 
 
 class TabViewer:
-    """What one tab shows: the head and the view below it.
+    """One tab: the head and the view below it.
 
     The threads are shared by all viewers. They handle messages, open views and close them, so that the event loop
     never waits for the store.
@@ -237,7 +237,7 @@ class TabViewer:
 
 
 def app(catalogue: Catalogue, threads: Executor, visitors: Visitors) -> Callable[[], pn.Template]:
-    """What Panel calls for each tab."""
+    """Return the function that Panel calls for each tab."""
 
     def opened() -> pn.Template:
         document = pn.state.curdoc

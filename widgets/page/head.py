@@ -12,7 +12,7 @@ from streamstate.snapshots.calls.html import Html, tag
 from streamstate.widgets.browser.model import StateBrowser
 from streamstate.widgets.dashboard.model import QueryDashboard
 from streamstate.widgets.diffs.model import DiffView
-from streamstate.widgets.key_life.model import KeyHistoryView
+from streamstate.widgets.key_history.model import KeyHistoryView
 from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.page.address import Address
 from streamstate.widgets.page.statement_view import StatementView
@@ -115,7 +115,7 @@ class PageModel(ViewModel[Address]):
         return Address.read(str(value)) if action == "address" else selection
 
     def focus(self, selection: Address) -> Focus:
-        """What the address names."""
+        """Return the place that the address names."""
         return selection.focus
 
     def focused(self, selection: Address, focus: Focus) -> Address:

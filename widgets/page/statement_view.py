@@ -131,7 +131,7 @@ class StatementModel(ViewModel[StatementSelection]):
         return answer
 
     def _relations(self) -> list[Relation]:
-        """What the statement can read of this query."""
+        """Return the relations of this query that the statement can read."""
         if not self.history.captured():
             return []
         tables = {name: shown_columns(self.history.recorded, name) for name in tables_shown(self.history)}

@@ -118,7 +118,7 @@ class SummaryTable:
         return table(heads, (self._row_html(row, sides) for row in self._cells), caption=caption, style="color:inherit")
 
     def _numeric(self) -> list[bool]:
-        """Whether each column holds numbers, which are aligned right."""
+        """Check for each column if it holds numbers, which are aligned right."""
         columns = [[cell for cell in column if cell.value is not None] for column in zip(*self._cells, strict=True)]
         return [
             bool(column) and all(cell.number or type(cell.value) in (int, float) for cell in column)

@@ -1,4 +1,4 @@
-"""What a person chose in a timeline, and what each action (an epoch, an interval, a window) changes."""
+"""The selection of a timeline, and its changes by actions: an epoch, an interval, a window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a timeline shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a timeline: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TimelineDrawing:
 
     @property
     def waiting(self) -> bool:
-        """Whether no epoch has been captured yet."""
+        """True if no epoch has been captured yet."""
         return not any(point.captured for point in self.every)
 
     @property
@@ -56,7 +56,7 @@ class TimelineDrawing:
 
     @property
     def uncounted(self) -> bool:
-        """Whether there are epochs whose state rows nobody has counted."""
+        """True if the state rows of some epochs are not counted yet."""
         return any(point.captured and point.values["rows"] is None for point in self.points)
 
     def message(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class TimelineDrawing:
         return frame(self.name, self._parts(), *body)
 
     def facts(self) -> Iterator[str]:
-        """What the head says about the whole query."""
+        """Return the facts about the whole query in the head."""
         captured = sum(len(point.captured) for point in self.every)
         missing = len(self.every) - captured
         yield f"{amount(captured, 'epoch')} captured"
@@ -103,7 +103,7 @@ class TimelineDrawing:
         yield f"newest {newest.last}" + (f", committed {timestamp(newest.committed)}" if newest.committed else "")
 
     def caption(self) -> Iterator[str]:
-        """What the plots show, and what they leave out."""
+        """Return the sentences below the plots, including what they leave out."""
         first, last = self.points[0].first, self.points[-1].last
         yield f"Epochs {first}–{last}." if first != last else f"Epoch {first}."
         if self.width > 1:
@@ -127,7 +127,7 @@ class TimelineDrawing:
             yield "State rows are counted once the state at these epochs has been read, for example by a state browser."
 
     def selected(self) -> dict[str, Any] | None:
-        """What is chosen, in words and numbers."""
+        """Return the selection in words and numbers."""
         epoch, start = self.selection.epoch, self.selection.start
         if epoch is None:
             return None
@@ -145,7 +145,7 @@ class TimelineDrawing:
         return asdict(measure) | {"fold": fold}
 
     def _sums(self, first: int, last: int) -> Iterator[str]:
-        """What the epochs of an interval amount to."""
+        """Return the totals of an interval."""
         within = [point for point in self.every if first <= point.first <= last]
         if first != last:
             missing = sum(len(point.gaps) for point in within)

@@ -162,7 +162,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
             self.history.recorded.counted_rows(uncounted, table)
 
     def _counted(self) -> object:
-        """What of each state table was counted, or is in the index."""
+        """Return the counts of each state table, or its part in the index."""
         index = self.history.recorded.index
         return [
             (len(index.counts(self.name, table)), [(held.low, held.high) for held in index.loaded(self.name, table)])

@@ -1,4 +1,4 @@
-"""Where a timeline marks that a shared variable was set: the epoch from which a query saw what was set."""
+"""The marks of a timeline for set shared variables: the first epoch in which a query saw the value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class VariableMark:
 
     @cached_property
     def text(self) -> str:
-        """What was set to what, such as ``limit = 45``."""
+        """Return the setting in words, such as ``limit = 45``."""
         return f"{self.variable.name} = {self.variable.text(self.number)}"
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class VariableMarks:
         return [name for name, variable in known if variable is not None and variable.still_waits()]
 
     def _variable(self, name: str) -> _SetVersions | None:
-        """What was set of a variable; None if the store does not have it, such as one that was copied in part."""
+        """Return the settings of a variable; None if the store lacks it, for example a partial copy."""
         if name not in self._variables:
             try:
                 recorded = self._query.related(relation_of(name)).recorded
@@ -73,7 +73,7 @@ class _SetVersions:
         self._found: list[VariableMark] = []
 
     def still_waits(self) -> bool:
-        """Whether an epoch saw a version that the store does not have yet."""
+        """Check if an epoch saw a version that the store does not have yet."""
         return self._waits_for >= 0 and self._waits_for > self._variable.recorded_up_to
 
     def marks(self, versions: Sequence[BoundFrom]) -> list[VariableMark]:

@@ -78,12 +78,12 @@ class RecordedVariable:
 
     @property
     def is_list(self) -> bool:
-        """Whether its value is a list to which items are appended."""
+        """True if its value is a list to which items are appended."""
         return self.declaration.merge.startswith("append")
 
     @property
     def has_numbers(self) -> bool:
-        """Whether its values can be drawn."""
+        """True if its values can be drawn."""
         arrow = self.declaration.type.arrow
         parts = [part.type for part in arrow] if pa.types.is_struct(arrow) else [arrow]
         return self.declaration.merge == "regression" or any(map(is_number, parts))
@@ -163,5 +163,5 @@ def _rounded(value: Any) -> Any:
 
 
 def is_number(arrow: pa.DataType) -> bool:
-    """Whether a type holds numbers."""
+    """Check if a type holds numbers."""
     return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow))

@@ -94,7 +94,7 @@ class SliderModel(ViewModel[VariableSelection]):
             return self._entry, self._held_from, self._refused
 
     def view(self, selection: VariableSelection) -> SliderDrawing:
-        """Where the slider is: at the value, or at the end next to it."""
+        """Return the slider's position: the value, or the end next to it."""
         with self._lock:
             self._follow()
             least, most = self._ends

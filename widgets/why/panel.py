@@ -1,4 +1,4 @@
-"""What a view shows of why a key changed: as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of an explanation of a key's change: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class WhyTable:
 
 @dataclass(frozen=True)
 class WhyPanel:
-    """Why a key changed in an epoch; ``problem`` says why that is not known.
+    """The explanation of a key's change in an epoch; ``problem`` says why there is none.
 
     ``nearest`` are the epochs before and after at which the key changed, None where there is none.
     """
@@ -116,7 +116,7 @@ def _before_and_after(why: Why) -> WhyTable:
 
 
 def _changes(changes: pd.DataFrame) -> list[WhyTable]:
-    """What a join's state kept and dropped of the key, by table: both sides have columns of their own."""
+    """Return the changes of a join's state by table: both sides have columns of their own."""
     shown = changes.drop(columns=[name for name in ("epoch", "committed_at") if name in changes])
     tables = shown.pop("table") if "table" in shown else None
     if tables is None:

@@ -19,10 +19,10 @@ from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.table_key import TableKey
 from streamstate.state_inspect.values import canonical, cell, key_text
 from streamstate.widgets.browser.rows import table_at
-from streamstate.widgets.key_life.actions import PLOTS, KeySelection, acted
-from streamstate.widgets.key_life.drawing import KeyChangePage, KeyField, KeyHistoryDrawing, KeyPlots
-from streamstate.widgets.key_life.plots import GAPS, column_chart
-from streamstate.widgets.key_life.story import EpochRuns, Story, story_of
+from streamstate.widgets.key_history.actions import PLOTS, KeySelection, acted
+from streamstate.widgets.key_history.drawing import KeyChangePage, KeyField, KeyHistoryDrawing, KeyPlots
+from streamstate.widgets.key_history.plots import GAPS, column_chart
+from streamstate.widgets.key_history.story import EpochRuns, Story, story_of
 from streamstate.widgets.model import (
     SAVED_PAGES,
     Drawing,
@@ -47,10 +47,10 @@ _LOOKED_AT = 200
 """The most keys that are compared for each column."""
 
 
-class KeyLifeModel(ViewModel[KeySelection]):
+class KeyHistoryModel(ViewModel[KeySelection]):
     """Reads one history; a lock allows one drawing at a time."""
 
-    kind = "key_life"
+    kind = "key_history"
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -202,7 +202,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
 
 
 def _why_empty(selection: KeySelection, name: str, table: TableKey) -> str:
-    """Why no key is shown."""
+    """Return the reason why no key is shown."""
     if selection.typed is not None:
         try:
             _key_typed(table, selection.typed)
@@ -309,6 +309,6 @@ class KeyHistoryView(View[KeySelection]):
         *,
         why: int | None = None,
     ) -> None:
-        model = KeyLifeModel(history)
+        model = KeyHistoryModel(history)
         given = None if key is None else dict(model.key_given(table, key))
         super().__init__(model, KeySelection(table, given, why=why))

@@ -1,4 +1,4 @@
-"""What a key history view shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a key history view: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.chart import Chart
-from streamstate.widgets.key_life.actions import KeySelection
-from streamstate.widgets.key_life.story import KeyChange, Story
+from streamstate.widgets.key_history.actions import KeySelection
+from streamstate.widgets.key_history.story import KeyChange, Story
 from streamstate.widgets.number_text import amount
 from streamstate.widgets.still import STILL_COLUMNS, frame, table, td
 from streamstate.widgets.why.panel import WhyPanel

@@ -1,4 +1,4 @@
-"""What a person chose in a key history view, and what each action (a key, a page, a column) changes."""
+"""The selection of a key history view, and its changes by actions: a key, a page, a column."""
 
 from __future__ import annotations
 

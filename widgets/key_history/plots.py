@@ -11,7 +11,7 @@ from typing import Any
 
 from streamstate.state_inspect.values import cell
 from streamstate.widgets.chart import ACCENT, ADDED, REMOVED, Chart
-from streamstate.widgets.key_life.story import EpochRuns, Story, ValueRun, binned, kind_of, measure, runs_of
+from streamstate.widgets.key_history.story import EpochRuns, Story, ValueRun, binned, kind_of, measure, runs_of
 from streamstate.widgets.number_text import amount
 from streamstate.widgets.plot_forms import aligned, clickable, layer, only, quantity, tooltips
 
@@ -88,7 +88,7 @@ def _frame_rows(epochs: EpochRuns, marked: Sequence[int]) -> list[dict[str, Any]
 
 
 def _events(story: Story, limit: int) -> list[dict[str, Any]]:
-    """Where the key was added and removed; at most the newest ``limit``."""
+    """Return the epochs at which the key was added and removed; at most the newest ``limit``."""
     found = [change for change in story.changes if change.mark in ("+", "−")][-limit:]
     return [{"kind": "event", "epoch": change.epoch, "sign": change.mark} for change in found]
 

@@ -69,7 +69,7 @@ class KeyChange:
 
     @property
     def gone(self) -> bool:
-        """Whether the key was removed."""
+        """True if the key was removed."""
         return self.mark == "−"
 
 
@@ -130,7 +130,7 @@ def _differing(values: Sequence[Any], before: Sequence[Any]) -> list[int]:
 
 
 def _description(kind: str, mark: str) -> str:
-    """What happened, in words, as far as it is known after a gap."""
+    """Describe a change; after a gap, only the result is known."""
     if kind == _LOST:
         return "gone after a gap"
     if kind == KEYFRAME:
@@ -169,7 +169,7 @@ class ValueRun:
 
 
 def kind_of(story: Story, column: int) -> PlotKind:
-    """How a column is drawn: as a line of numbers or times, or as labelled bars."""
+    """Return the form of a column's plot: a line of numbers or times, or labelled bars."""
     values = [plain(change.values[column]) for change in story.changes if not change.gone]
     known = [value for value in values if value is not None]
     if all(measure(value) is None for value in known):
