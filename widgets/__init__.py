@@ -2,9 +2,9 @@
 
 Each view has a package with the same modules:
 
-- ``actions``: what a person chose, and what each action (such as a slider move) changes; short ones are in ``model``;
+- ``actions``: the selection, and its changes by actions such as a slider move; short ones are in ``model``;
 - ``model``: reads the store and builds drawings; the public view class is at its end;
-- ``drawing``: what is shown, as plain data, as JSON for a page, as text and as still HTML;
+- ``drawing``: plain data, JSON for a page, text and still HTML;
 - further modules for what only this view needs.
 
 ``live`` shows views in pages, ``export`` saves them to files, ``page`` serves a whole store, and ``front`` holds the

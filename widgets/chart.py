@@ -77,7 +77,7 @@ class Chart:
         return {"label": self.label, "spec": spec, "rows": list(self.rows)}
 
     def svg(self, width: int = 640) -> Html:
-        """A still picture, as inline SVG in the colour of the text around it; ``width`` is in pixels."""
+        """Return a still picture, as inline SVG in the colour of the text around it; ``width`` is in pixels."""
         return still(self.message(), width)
 
 
@@ -87,7 +87,7 @@ def is_plot(content: Any) -> bool:
 
 
 def still(message: Mapping[str, Any], width: int = 640) -> Html:
-    """A still picture of a plot in a message, as inline SVG in the colour of the text around it."""
+    """Return a still picture of a plot in a message, as inline SVG in the colour of the text around it."""
     import vl_convert
 
     spec = {**message["spec"], "width": width, "data": {"values": list(message["rows"])}}

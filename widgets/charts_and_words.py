@@ -47,7 +47,7 @@ class ChartsAndWords:
     listing: Listing | None = None
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         return {
             "name": self.name,
             "label": self.label,
@@ -57,10 +57,10 @@ class ChartsAndWords:
         }
 
     def text(self) -> str:
-        """The sentences."""
+        """Return the sentences."""
         return " ".join([f"{self.name}:", *self.sentences])
 
     def html(self) -> Html:
-        """The drawing as still pictures and a table, without scripts."""
+        """Return the drawing as still pictures and a table, without scripts."""
         listing = None if self.listing is None else self.listing.html()
         return frame(self.name, [], sentences_and_figures(self.sentences, self.charts), listing)

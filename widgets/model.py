@@ -107,7 +107,7 @@ class ViewModel(ABC, Generic[S]):
 
     @abstractmethod
     def newest(self) -> object:
-        """A value that stays equal until there is something new to draw. Called often, so it must be quick."""
+        """Return a value that stays equal until there is something new to draw. Called often, so it must be quick."""
 
     def view(self, selection: S) -> Shown:
         """Return the view of ``selection`` now."""
@@ -125,7 +125,7 @@ class ViewModel(ABC, Generic[S]):
 
     @abstractmethod
     def acted(self, selection: S, action: str, value: Any, kept: Any) -> S:
-        """The selection after an action of a person. An invalid action changes nothing.
+        """Return the selection after an action of a person. An invalid action changes nothing.
 
         Args:
             selection: the selection before.
@@ -135,20 +135,20 @@ class ViewModel(ABC, Generic[S]):
         """
 
     def text(self, drawing: Drawing) -> str:
-        """A drawing as a line of text, for a terminal."""
+        """Return a drawing as a line of text, for a terminal."""
         return str(drawing.kept.text())
 
     def html(self, drawing: Drawing) -> Html:
-        """A drawing as HTML without scripts: every text is escaped, plots are still pictures."""
+        """Return a drawing as HTML without scripts: every text is escaped, plots are still pictures."""
         html: Html = drawing.kept.html()
         return html
 
     def played(self, selection: S) -> S:
-        """The selection one step later, for a view that plays; by default, the same object."""
+        """Return the selection one step later, for a view that plays; by default, the same object."""
         return selection
 
     def paused(self, selection: S) -> S:
-        """The selection with playing stopped, because nobody watches."""
+        """Return the selection with playing stopped, because nobody watches."""
         return selection
 
     def playing(self, selection: S) -> bool:
@@ -160,11 +160,11 @@ class ViewModel(ABC, Generic[S]):
         return Focus()
 
     def focused(self, selection: S, focus: Focus) -> S:
-        """The selection that follows another view's focus; parts that do not apply to this view are ignored."""
+        """Return the selection that follows another view's focus; parts that do not apply to this view are ignored."""
         return selection
 
     def epochs(self) -> Sequence[int]:
-        """The epochs that can be chosen, ascending; empty if the view does not show a single query."""
+        """Return the epochs that can be chosen, ascending; empty if the view does not show a single query."""
         history: History | None = getattr(self, "history", None)
         return () if history is None else history.captured()
 
@@ -181,7 +181,7 @@ class ViewModel(ABC, Generic[S]):
         return sorted(found)
 
     def key_given(self, table: str | None, key: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A key of a table, or of any, as its columns have it; as it is given if it is none of its keys."""
+        """Return a key of a table, or of any, as its columns have it; as it is given if it is none of its keys."""
         from streamstate.state_inspect.table_key import TableKey  # loads pandas, which is slow
 
         history: History | None = getattr(self, "history", None)
@@ -193,7 +193,7 @@ class ViewModel(ABC, Generic[S]):
         return key
 
     def saved_actions(self, selection: S, drawing: Drawing) -> Iterable[tuple[str, Any]]:
-        """The actions, besides choosing an epoch, that a person is likely to take at a drawing, likeliest first.
+        """Return the actions, besides choosing an epoch, that a person is likely to take at a drawing, likeliest first.
 
         Each comes with its value, as passed to :meth:`acted`. A saved file answers as many of them as fit.
         """
@@ -212,7 +212,7 @@ def tables_shown(history: History) -> list[str]:
 
 
 def chosen_table(history: History, name: str | None) -> str:
-    """The table with this name; if it is None, the query's result, or its first state table."""
+    """Return the table with this name; if it is None, the query's result, or its first state table."""
     tables = tables_shown(history)
     if name is not None and name not in tables:
         raise UnknownTableError.among("table", name, tables, where=f"in {history.name!r}")
@@ -220,7 +220,7 @@ def chosen_table(history: History, name: str | None) -> str:
 
 
 def first_row(page: int, size: int, total: int) -> int:
-    """The number of the first row of a page; a page beyond the end is the last one.
+    """Return the number of the first row of a page; a page beyond the end is the last one.
 
     Example:
         >>> first_row(1, 10, 25), first_row(99, 10, 25), first_row(3, 10, 0)
@@ -230,7 +230,7 @@ def first_row(page: int, size: int, total: int) -> int:
 
 
 def chosen_row(keys: Sequence[Mapping[str, Any]], key: Mapping[str, Any] | None) -> int | None:
-    """The number of the row with this key, if it is on the page."""
+    """Return the number of the row with this key, if it is on the page."""
     if not key:
         return None
     chosen = canonical(key)
@@ -238,7 +238,7 @@ def chosen_row(keys: Sequence[Mapping[str, Any]], key: Mapping[str, Any] | None)
 
 
 def applied(actions: Mapping[str, Callable[[S, Any], S]], now: S, action: str, value: Any) -> S:
-    """The selection after an action. An unknown action, or a value that does not fit it, changes nothing."""
+    """Return the selection after an action. An unknown action, or a value that does not fit it, changes nothing."""
     act = actions.get(action)
     try:
         return act(now, value) if act else now

@@ -129,7 +129,7 @@ class Progress:
         self._draw(PAUSE)
 
     def of(self, name: str = "") -> ProgressCallback:
-        """A function to pass as ``progress=``; its messages are prefixed with a name."""
+        """Return a function to pass as ``progress=``; its messages are prefixed with a name."""
         prefix = f"{name}: " if name else ""
         return lambda message, share: self.say(f"{prefix}{message}", share, None if share is None else 1)
 
@@ -232,7 +232,7 @@ def bar_of(shell: InteractiveShell) -> Callable[[], ProgressBar]:
 
 
 def brief_interrupt(interrupt: KeyboardInterrupt, line: str) -> KeyboardInterrupt:
-    """The interrupt, displayed by IPython as one line instead of a traceback; the cell still fails."""
+    """Return the interrupt, displayed by IPython as one line instead of a traceback; the cell still fails."""
     shown: dict[str, Any] = interrupt.__dict__
     shown["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {line}"]
     interrupt.args = (line,)

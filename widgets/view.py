@@ -146,15 +146,15 @@ class View(Generic[S]):
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """The still form: text, and escaped HTML without scripts."""
+        """Return the still form: text, and escaped HTML without scripts."""
         return self._still(self.model.drawing(self.selection)), {}
 
     def _display_(self) -> Any:
-        """The view in marimo, which shows widgets and has no kernel of Jupyter's."""
+        """Return the view in marimo, which shows widgets and has no kernel of Jupyter's."""
         return self.widget()
 
     def __panel__(self) -> Any:
-        """The view as a Panel component: ``pn.Column(view, other)``, in a notebook or an app."""
+        """Return the view as a Panel component: ``pn.Column(view, other)``, in a notebook or an app."""
         from streamstate.widgets.live.component import component
 
         return component(self._live)
@@ -216,7 +216,7 @@ class View(Generic[S]):
 
     @consistent_read()
     def _still(self, drawing: Drawing) -> dict[str, str]:
-        """A drawing in its still forms."""
+        """Return a drawing in its still forms."""
         now = timestamp(dt.datetime.now(dt.UTC).replace(microsecond=0))
         note = tag("p", tag("small", f"As of {now}. Run this cell again {self.model.again}."))
         html = still.place(self.model.name, self.model.html(drawing), note)

@@ -54,7 +54,7 @@ class BrowserSelection:
 
 
 def acted(now: BrowserSelection, action: str, value: Any) -> BrowserSelection:
-    """The selection after an action of the page. An invalid action changes nothing."""
+    """Return the selection after an action of the page. An invalid action changes nothing."""
     return applied(_ACTIONS, now, action, value)
 
 

@@ -29,7 +29,7 @@ def beginnings(table: StateTable, store: str) -> dict[str, str]:
 
 
 def endings(table: StateTable, key: Mapping[str, Any]) -> list[str]:
-    """A key, in the order of :data:`WAYS`; nothing for a key that is too long to be copied."""
+    """Return a key, in the order of :data:`WAYS`; nothing for a key that is too long to be copied."""
     kinds = {name: table.intervals.kind(name) for name in key}
     texts = [in_magic(key), in_sql(key, table.intervals.schema, kinds), f"{arguments(key)})"]
     return [] if sum(map(len, texts)) > LONGEST * len(WAYS) else texts

@@ -28,7 +28,7 @@ class BrowserColumn:
     expires: bool = False
 
     def cell(self, value: Any) -> Cell:
-        """A value of the column."""
+        """Return a value of the column."""
         return cell(expiry(value) if self.expires else value)
 
 
@@ -69,7 +69,7 @@ class BrowserPage:
     window: ColumnWindow | None = None
 
     def message(self) -> dict[str, Any]:
-        """The page as JSON types; written out, because ``asdict`` is slow for thousands of cells."""
+        """Return the page as JSON types; written out, because ``asdict`` is slow for thousands of cells."""
         rows = [
             {
                 "mark": row.mark,
@@ -174,7 +174,7 @@ class BrowserDrawing:
         return self.epoch is None
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types, epochs as ranges."""
+        """Return the drawing as JSON types, epochs as ranges."""
         chosen = dict(vars(self.selection))
         for large in ("key", "cell"):
             del chosen[large]
@@ -191,11 +191,11 @@ class BrowserDrawing:
         return content
 
     def text(self) -> str:
-        """The drawing as a line of text."""
+        """Return the drawing as a line of text."""
         return f"{self.name}: " + " · ".join(self._parts())
 
     def html(self) -> Html:
-        """The drawing as a table, without scripts."""
+        """Return the drawing as a table, without scripts."""
         why = self.why.html() if self.why else None
         body = () if self.waiting else (self._table(), why)
         return frame(self.name, self._parts(), *body, note="".join(self._notes()))

@@ -16,7 +16,7 @@ from streamstate.widgets.plot_forms import STROKES, WHOLE, quantity
 from streamstate.widgets.still import frame, sentences_and_figures
 
 BINS = 200
-"""The most bars; beyond that, a bar stands for several epochs and shows the largest of them."""
+"""The most bars; beyond that, a bar covers several epochs and shows the largest of them."""
 KINDS = {"differing": "different values", "only_here": "only here", "only_there": "only there"}
 
 
@@ -42,7 +42,7 @@ class ComparisonDrawing:
         return f"{self.names[0]} and {self.names[1]}"
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         return {
             "name": self.name,
             "tables": list(self.tables),
@@ -55,11 +55,11 @@ class ComparisonDrawing:
         }
 
     def text(self) -> str:
-        """The comparison in sentences."""
+        """Return the comparison in sentences."""
         return " ".join(self.sentences)
 
     def html(self) -> Html:
-        """The comparison as still pictures, without scripts."""
+        """Return the comparison as still pictures, without scripts."""
         charts = [*([self.epochs] if self.epochs else []), *self.values]
         return frame(self.name, [], sentences_and_figures(self.sentences, charts))
 
@@ -96,7 +96,7 @@ def differing_chart(frame: pd.DataFrame, table: str) -> Chart:
 def values_chart(
     label: str, names: tuple[str, str], epochs: Sequence[int], both: Sequence[Mapping[int, Any]]
 ) -> Chart | None:
-    """One key's values in both branches; None if neither has a number.
+    """Return one key's values in both branches; None if neither has a number.
 
     ``both`` holds, for each branch, the values at the epochs at which they changed.
     """
@@ -123,7 +123,7 @@ def _scale(first: int, last: int) -> dict[str, Any]:
 def _steps(
     names: tuple[str, str], epochs: Sequence[int], both: Sequence[Mapping[int, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """The epochs at which a branch's value changed, and the first and last epoch."""
+    """Yield the epochs at which a branch's value changed, and the first and last epoch."""
     for name, changes in zip(names, both, strict=True):
         current = max((epoch for epoch in changes if epoch <= epochs[0]), default=None)
         for epoch in epochs:

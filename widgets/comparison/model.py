@@ -47,14 +47,14 @@ class ComparisonModel(ViewModel[ComparisonSelection]):
         return 0
 
     def view(self, selection: ComparisonSelection) -> ComparisonDrawing:
-        """The table's differences by epoch, and the values of the first keys that differ."""
+        """Return the table's differences by epoch, and the values of the first keys that differ."""
         with self._lock:
             if selection not in self._drawn:
                 self._drawn[selection] = self._view(selection)
             return self._drawn[selection]
 
     def acted(self, selection: ComparisonSelection, action: str, value: Any, kept: Any) -> ComparisonSelection:
-        """The selection after an action: another table or column, if the drawing offered it."""
+        """Return the selection after an action: another table or column, if the drawing offered it."""
         if isinstance(kept, ComparisonDrawing) and action == "table" and value in kept.tables:
             return ComparisonSelection(table=value)
         if isinstance(kept, ComparisonDrawing) and action == "column" and value in kept.columns:

@@ -54,7 +54,7 @@ class DashboardDrawing:
     key: Mapping[str, Any] | None = None
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         return {
             "name": self.name,
             "epoch": self.epoch,
@@ -68,11 +68,11 @@ class DashboardDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text."""
+        """Return the drawing as a line of text."""
         return f"{self.name}: " + " · ".join(self._parts())
 
     def html(self) -> Html:
-        """The drawing as tables and still pictures, without scripts."""
+        """Return the drawing as tables and still pictures, without scripts."""
         troubles = [tag("p", tag("strong", f"{trouble.what}:"), f" {trouble.short}") for trouble in self.troubles]
         operators = _still_operators(self.operators) if self.operators else None
         pictures = map(figure, self.charts.values())

@@ -1,4 +1,4 @@
-"""The figures at the head of a dashboard, what is wrong, and the plots of its rates."""
+"""The figures at the head of a dashboard, its problems, and the plots of its rates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INTEGERS = "datum.value === floor(datum.value) ? format(datum.value, ',d') : ''
 
 
 def newest_entry(entries: Sequence[Entry]) -> Entry | None:
-    """The newest captured epoch of a manifest; None if there is none."""
+    """Return the newest captured epoch of a manifest; None if there is none."""
     return next((entry for entry in reversed(entries) if entry.captured), None)
 
 
@@ -84,7 +84,7 @@ def _of_epoch(entry: Entry, lags: WatermarkLags) -> Iterator[tuple[str, str]]:
 
 
 def _watermark(entry: Entry, watermark: datetime, lags: WatermarkLags) -> str:
-    """The watermark of an epoch, related to the commit or, in historic data, to the newest event."""
+    """Return the watermark of an epoch, related to the commit or, in historic data, to the newest event."""
     since = behind_commit(entry)
     if since is None:
         return "none yet"
@@ -118,7 +118,7 @@ def _of_capture(newest: Entry | None, captured: CaptureStatus | None) -> Iterato
 
 
 def _line(problem: str) -> str:
-    """The line that says what went wrong; for a Python error, the last of its traceback."""
+    """Return the line that says what went wrong; for a Python error, the last of its traceback."""
     text = problem.partition("=== Streaming Query ===")[0].rpartition("terminated with exception: ")[2]
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
     if _PYTHON in text:
@@ -129,7 +129,7 @@ def _line(problem: str) -> str:
 
 
 def charts(entries: Sequence[Entry], batches: Sequence[BatchReport], lags: WatermarkLags) -> dict[str, Chart]:
-    """The plots of the newest epochs, by name; plots without data are left out.
+    """Return the plots of the newest epochs, by name; plots without data are left out.
 
     Without Spark's reports, because the query does not run in this process, the manifest's times are plotted.
     """
@@ -166,7 +166,7 @@ def _between_commits(entries: Sequence[Entry]) -> list[tuple[int, float]]:
 
 
 def _plot(label: str, points: Sequence[tuple[int, float]]) -> Chart:
-    """A line, in the unit that fits its largest value."""
+    """Return a line, in the unit that fits its largest value."""
     unit, seconds = unit_for(max(abs(value) for _, value in points))
     rows = [{"epoch": epoch, "value": round(value / seconds, 3), "what": label.lower()} for epoch, value in points]
     return Chart(f"{label} in {unit}, by epoch", _lines(unit, colours=False), rows, height=60)

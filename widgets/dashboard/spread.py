@@ -82,7 +82,7 @@ class StateSpread:
 
 
 def window(entries: Sequence[Entry], table: str) -> tuple[int, int]:
-    """The epoch after which writes are counted, and the number of captured epochs after it."""
+    """Return the epoch after which writes are counted, and the number of captured epochs after it."""
     changes = taken = 0
     since = -1
     for entry in reversed(entries):
@@ -97,7 +97,7 @@ def window(entries: Sequence[Entry], table: str) -> tuple[int, int]:
 
 
 def spread_of(history: History, table: str, entries: Sequence[Entry]) -> StateSpread:
-    """The table's spread at the newest epoch; reads the temporal index from the oldest epoch that is counted."""
+    """Return the table's spread at the newest epoch; reads the temporal index from the oldest epoch that is counted."""
     from streamstate.state_inspect.analytics.skew import busy_keys, busy_partitions
     from streamstate.state_inspect.recorded_query import HistoryPart
 

@@ -150,7 +150,7 @@ def _batch(report: Mapping[str, Any]) -> BatchReport:
 
 
 def _number(value: Any) -> float | None:
-    """A rate; Spark writes NaN and Infinity after a division by zero."""
+    """Return a rate; Spark writes NaN and Infinity after a division by zero."""
     return float(value) if isinstance(value, int | float) and abs(value) < float("inf") else None
 
 
@@ -220,7 +220,7 @@ class QueryWatcher:
             thread.join(_PATIENCE)
 
     def sample(self) -> QuerySample | None:
-        """The newest sample; None if the query does not run in this process.
+        """Return the newest sample; None if the query does not run in this process.
 
         If no thread polls the query, it is read now, and gets a moment to answer.
         """

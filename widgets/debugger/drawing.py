@@ -30,7 +30,7 @@ _INPUT = {
 
 @dataclass(frozen=True)
 class ViewedEpoch:
-    """The epoch that is looked at, with what is known about it in short texts."""
+    """The epoch that is looked at, with its facts in short texts."""
 
     branch: str
     epoch: int
@@ -56,7 +56,7 @@ class DebuggerDrawing:
     watched_at: int | None = None
     diff: DiffDrawing | None = None
     no_diff: str = ""
-    """Why it is not known what the viewed epoch changed."""
+    """The reason why the changes of the viewed epoch are unknown."""
     key: Mapping[str, Any] | None = None
     operators: Operators | None = None
 
@@ -66,7 +66,7 @@ class DebuggerDrawing:
         return self.state.name
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         diff = None if self.diff is None else self.diff.message() | {"captured": [], "movers": None, "why_not": None}
         return {
             "name": self.name,
@@ -88,7 +88,7 @@ class DebuggerDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text: ``what_if: at epoch 14 · forked from delays after epoch 12``."""
+        """Return the drawing as a line of text: ``what_if: at epoch 14 · forked from delays after epoch 12``."""
         return f"{self.name}: " + " · ".join(self._parts())
 
     def html(self) -> Html:
@@ -106,7 +106,7 @@ class DebuggerDrawing:
             yield "the original; the next step starts a branch"
 
     def outcome(self) -> str:
-        """The outcome of the last action, in a sentence."""
+        """Return the outcome of the last action, in a sentence."""
         report = self.state.report
         reason = "" if report is None or self.trouble is not None else report.reason
         return self.action_outcome or reason
@@ -126,7 +126,7 @@ class DebuggerDrawing:
             yield "watermark", timestamp(run.watermark)
 
     def picture(self) -> Html:
-        """The branches as inline SVG, in the colour of the text around it."""
+        """Return the branches as inline SVG, in the colour of the text around it."""
         tree = self.tree
         wide = _SIDE + (tree.last - tree.first + 2) * _ACROSS
         high = (len(tree.lanes) + 1) * _DOWN

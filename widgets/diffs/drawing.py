@@ -54,7 +54,7 @@ class DiffColumn:
     expires: bool = False
 
     def cell(self, value: Any) -> Cell:
-        """A value of the column."""
+        """Return a value of the column."""
         return cell(expiry(value) if self.expires else value)
 
     def message(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Movers:
         return vars(self) | {"chart": self.chart and self.chart.message()}
 
     def html(self) -> Html | None:
-        """The bars as a still picture with a caption; None if there are none."""
+        """Return the bars as a still picture with a caption; None if there are none."""
         if self.chart is None:
             return None
         return joined(tag("p", " ".join(filter(None, [self.chart.label, self.common]))), self.chart.svg())
@@ -147,7 +147,7 @@ class DiffDrawing:
         return sum(self.counts.values())
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types, epochs as ranges."""
+        """Return the drawing as JSON types, epochs as ranges."""
         chosen = ("change", "text", "order_by", "by_size", "relative", "descending", "size", "following")
         return {
             "name": self.name,
@@ -167,11 +167,11 @@ class DiffDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text."""
+        """Return the drawing as a line of text."""
         return f"{self.name}: " + " · ".join(self._parts())
 
     def html(self) -> Html:
-        """The drawing as a table and a still picture, without scripts."""
+        """Return the drawing as a table and a still picture, without scripts."""
         body: tuple[Content, ...] = ()
         if self.total:
             why = self.why.html() if self.why else None
@@ -179,7 +179,7 @@ class DiffDrawing:
         return frame(self.name, self._parts(), *body, note="".join(self._left_out()))
 
     def inner_html(self) -> Html:
-        """The counts and the first keys alone, without the frame, as part of another view."""
+        """Return the counts and the first keys alone, without the frame, as part of another view."""
         note = "".join(self._left_out())
         rows = self._table() if self.total else None
         return joined(tag("p", " · ".join(self._parts())), rows, tag("p", tag("small", note)) if note else None)

@@ -67,12 +67,12 @@ class SavedDocument:
     def html(
         self, album: str, epochs: Mapping[str, Any], notes: Sequence[str], moment: dt.datetime, saved: str = ""
     ) -> str:
-        """The whole file.
+        """Return the whole file.
 
         Args:
             album: the drawings, as JSON.
             epochs: the epochs: the ``action`` that chooses one, their ``order``, and those that are ``held``, in words.
-            notes: what is left out.
+            notes: the notes on what is missing.
             moment: when it was saved.
             saved: which epochs were saved, in a sentence.
         """

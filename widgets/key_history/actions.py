@@ -38,7 +38,7 @@ class KeySelection:
 
 
 def acted(now: KeySelection, action: str, value: Any) -> KeySelection:
-    """The selection after an action of the page. An invalid action changes nothing."""
+    """Return the selection after an action of the page. An invalid action changes nothing."""
     return applied(_ACTIONS, now, action, value)
 
 

@@ -85,7 +85,7 @@ class KeyHistoryDrawing:
         return ", ".join(f"{part.name} {part.cell.text}" for part in self.fields if part.cell)
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         return {
             "name": self.name,
             "tables": list(self.tables),
@@ -106,11 +106,11 @@ class KeyHistoryDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text."""
+        """Return the drawing as a line of text."""
         return f"{self.name}: " + " · ".join(self._parts())
 
     def html(self) -> Html:
-        """The drawing as still pictures and a table of the newest changes, without scripts."""
+        """Return the drawing as still pictures and a table of the newest changes, without scripts."""
         pictures = self._pictures()
         why = self.why.html() if self.why else None
         body = (pictures, self._table(), why) if self.story else ()
@@ -131,7 +131,7 @@ class KeyHistoryDrawing:
                 yield self.why.text()
 
     def _pictures(self) -> list[Html]:
-        """The columns' plots, as many as there is room for."""
+        """Return the columns' plots, as many as there is room for."""
         pictures: list[Html] = []
         for chart in self.plots.charts:
             picture = joined(tag("p", chart.label), chart.svg())

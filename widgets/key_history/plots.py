@@ -37,7 +37,7 @@ _HEIGHTS = {"number": 64, "time": 64, "other": 30}
 
 
 def column_chart(story: Story, column: int, marked: Sequence[int], limit: int) -> Chart:
-    """The plot of one column, with a line at each ``marked`` epoch.
+    """Return the plot of one column, with a line at each ``marked`` epoch.
 
     If there are more than ``limit`` runs, neighbours are combined.
     """
@@ -57,7 +57,7 @@ def column_chart(story: Story, column: int, marked: Sequence[int], limit: int) -
 
 
 def _silent(layer: dict[str, Any]) -> dict[str, Any]:
-    """A layer that screen readers skip: the plot has a name, and the table below holds all of its data."""
+    """Return a layer that screen readers skip: the plot has a name, and the table below holds all of its data."""
     if "layer" in layer:
         return layer | {"layer": [*map(_silent, layer["layer"])]}
     return layer | {"mark": layer["mark"] | {"aria": False}}
@@ -70,7 +70,7 @@ def _summary(runs: Sequence[ValueRun], drawn: Sequence[ValueRun]) -> str:
 
 
 def _frame_rows(epochs: EpochRuns, marked: Sequence[int]) -> list[dict[str, Any]]:
-    """The span of all epochs, the gaps, and the marked epochs.
+    """Return the span of all epochs, the gaps, and the marked epochs.
 
     Each layer has at least one row, even if it is invisible, because Vega warns of a scale without data.
     """
@@ -118,7 +118,7 @@ def _value_rows(story: Story, runs: Sequence[ValueRun], kind: str) -> list[dict[
 
 
 def _tooltip(story: Story, run: ValueRun) -> dict[str, str]:
-    """The texts of a run's tooltip."""
+    """Return the texts of a run's tooltip."""
     change = story.changes[run.change]
     several = "one value"
     if run.count > 1:
@@ -165,7 +165,7 @@ def _frame_layers(epochs: EpochRuns) -> list[dict[str, Any]]:
 
 
 def _format(runs: Sequence[ValueRun]) -> str:
-    """The format of an axis: plain numbers, or large ones with k, M and so on."""
+    """Return the format of an axis: plain numbers, or large ones with k, M and so on."""
     known = [abs(place) for run in runs if isinstance(place := measure(run.value), float)]
     return "~s" if max(known, default=0) >= 10_000 else ".4~g"
 
@@ -226,7 +226,7 @@ def _strip_layers() -> list[dict[str, Any]]:
 
 
 def _hover() -> dict[str, Any]:
-    """The layer on top that takes hovers and clicks: each run from top to bottom."""
+    """Return the layer on top that takes hovers and clicks: each run from top to bottom."""
     titles = {"epochs": "epochs", "text": "value", "what": "change", "cause": "cause", "committed": "committed"}
     return {
         "transform": [{"filter": "isValid(datum.row)"}],

@@ -1,1 +1,1 @@
-"""The late rows view: what the watermark dropped, epoch by epoch."""
+"""The late rows view: the rows that the watermark dropped, epoch by epoch."""

@@ -14,13 +14,13 @@ from streamstate.widgets.number_text import amount, described, percent, span, un
 from streamstate.widgets.plot_forms import GAP, STROKES, WHOLE, bars, layer, quantity, tooltips
 
 BINS = 200
-"""The most bars; beyond that, a bar stands for several epochs: rows are added up, of the rest the largest is shown."""
+"""The most bars; beyond that, a bar covers several epochs: their rows in all, and the largest delay."""
 LONGEST, DELAY = "latest row", "99 % of the rows"
 _SHOWN = 3
 
 
 def drawn(rows: pd.DataFrame, name: str) -> ChartsAndWords:
-    """The drawing of a frame of :meth:`History.late_rows`."""
+    """Return the drawing of a frame of :meth:`History.late_rows`."""
     read = rows[rows["missing"].isna()]
     charts = [*_charts(rows, name)] if len(read) and read["watermark"].notna().any() else []
     return ChartsAndWords(name, f"Late rows of {name}", [*_sentences(rows, read)], charts)
@@ -71,7 +71,7 @@ def _in(value: float | None, seconds: float) -> float | None:
 
 
 def _bins(rows: pd.DataFrame, width: int) -> Iterator[dict[str, Any]]:
-    """The epochs, ``width`` in each bin, from half an epoch before the first to half an epoch after the last."""
+    """Yield the epochs, ``width`` in each bin, from half an epoch before the first to half an epoch after the last."""
     begins = int(rows["epoch"].iloc[0])
     for number, part in rows.groupby((rows["epoch"] - begins) // width):
         known = part[part["missing"].isna()]

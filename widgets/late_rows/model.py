@@ -1,4 +1,4 @@
-"""The late rows view: how many rows the watermark dropped at each epoch, and how late they were."""
+"""The late rows view: the number of dropped rows at each epoch, and their delays."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class LateRowsModel(ViewModel[LateRowsSelection]):
         return 0
 
     def view(self, selection: LateRowsSelection) -> ChartsAndWords:
-        """The sentences and the plots."""
+        """Return the sentences and the plots."""
         return self._drawn
 
     def acted(self, selection: LateRowsSelection, action: str, value: Any, kept: Any) -> LateRowsSelection:
-        """The same selection."""
+        """Return the same selection."""
         return selection
 
 

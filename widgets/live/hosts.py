@@ -226,7 +226,7 @@ def bootstrap(address: str, still: str) -> tuple[dict[str, str], dict[str, Any]]
 
 
 def hiding(*stills: str) -> str:
-    """The style that hides still forms, with the room that JupyterLab leaves for them."""
+    """Return the style that hides still forms, with the room that JupyterLab leaves for them."""
     names = [f"#{name}" for name in stills]
     rows = [f".jp-OutputArea-child:has({name})" for name in names]
     return f"{', '.join([*names, *rows])} {{ display: none !important; }}" if names else ""
@@ -263,13 +263,13 @@ def _opened(comm: Any, message: Mapping[str, Any]) -> None:
 
 
 def _comm_manager() -> Any:
-    """The comm manager of the current Jupyter kernel, if there is one."""
+    """Return the comm manager of the current Jupyter kernel, if there is one."""
     kernel = getattr(_shell(), "kernel", None)
     return getattr(kernel, "comm_manager", None)
 
 
 def _shell() -> Any:
-    """The shell of this process, if there is one."""
+    """Return the shell of this process, if there is one."""
     from IPython.core.getipython import get_ipython
 
     return get_ipython()

@@ -290,7 +290,7 @@ class Live(Generic[S]):
             page.send(message | {"handled": handled})
 
     def _played(self, selection: S) -> S:
-        """The next step if it is time, unless a person just chose another selection."""
+        """Return the next step if it is time, unless a person just chose another selection."""
         if not self.model.playing(selection) or time.monotonic() - self._stepped < STEP:
             return selection
         self._stepped = time.monotonic()

@@ -59,7 +59,7 @@ def _named(forms: Forms, name: str) -> Forms:
 
 
 class Pace:
-    """The moments to replace the outputs: once drawings rest, but not too late, and not so often that it takes much time.
+    """The moments to replace the outputs: once drawings rest, but not too late, and not too often.
 
     Example:
         >>> pace = Pace(clock=iter([0.0, 0.1, 0.5]).__next__)

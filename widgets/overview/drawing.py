@@ -56,7 +56,7 @@ class OverviewDrawing:
         return max((query.bytes for query in self.queries), default=0)
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         chosen = next((query for query in self.queries if query.name == self.chosen), None)
         return {
             "path": self.path,
@@ -70,11 +70,11 @@ class OverviewDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text."""
+        """Return the drawing as a line of text."""
         return " · ".join([self.path, *self.facts(), *map(_summary, self.shown)])
 
     def html(self) -> Html:
-        """The drawing as a table, without scripts."""
+        """Return the drawing as a table, without scripts."""
         rows = table("Queries of the store", _HEADS, map(self._still_row, self.shown))
         first, last = self.offset + 1, self.offset + len(self.shown)
         paged = f"Queries {first:,}–{last:,} of {len(self.queries):,}. " if len(self.shown) < len(self.queries) else ""
@@ -162,7 +162,7 @@ def _aside(text: str) -> Html | None:
 
 
 def _detail(query: QueryFacts) -> dict[str, Any]:
-    """The tables of the chosen query."""
+    """Return the tables of the chosen query."""
     largest = max((facts.bytes for facts in query.tables), default=0)
     tables = [
         asdict(facts) | {"size": size(facts.bytes), "share": facts.bytes / largest if largest else 0}

@@ -63,7 +63,7 @@ class Address:
 
     @classmethod
     def read(cls, text: str) -> Address:
-        """The place that the query string of an address names. Missing and invalid parts are None."""
+        """Return the place that the query string of an address names. Missing and invalid parts are None."""
         given = {name: values[0] for name, values in parse_qs(text.removeprefix("?")).items()}
         return cls(
             given.get("query"),
@@ -76,7 +76,7 @@ class Address:
         )
 
     def text(self) -> str:
-        """The query string of the address, with its question mark; empty for the store itself.
+        """Return the query string of the address, with its question mark; empty for the store itself.
 
         A key that an address cannot express is left out.
         """

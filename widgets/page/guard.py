@@ -73,7 +73,7 @@ class Visitors:
         self._owners.discard(name)
 
     def name(self, cookie: str) -> str | None:
-        """The name of the browser with this cookie; None if it was not admitted, or too long ago."""
+        """Return the name of the browser with this cookie; None if it was not admitted, or too long ago."""
         name = _digest(cookie)
         seen = self._seen.get(name)
         if seen is None or time.monotonic() - seen > _LASTS:
@@ -272,5 +272,5 @@ class _Answer(RequestHandler):
 
 
 def guarded(access: AccessRules, visitors: Visitors) -> Rule:
-    """The routing rule that answers a request, unless it may pass; it must come before all others."""
+    """Return the routing rule that answers a request, unless it may pass; it must come before all others."""
     return Rule(_Guard(access, visitors), _Answer)

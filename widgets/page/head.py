@@ -37,7 +37,7 @@ class Section:
 
 
 def _difference(history: History, address: Address, _: Statements) -> View[Any]:
-    """The two epochs of an address; by default an epoch and the one captured before it."""
+    """Return the two epochs of an address; by default an epoch and the one captured before it."""
     if address.between:
         return DiffView(history, *address.between, address.table)
     captured = history.captured()
@@ -88,11 +88,11 @@ class PageModel(ViewModel[Address]):
         """A message below the head, and before it its kind: ``working``, ``wrong``, or empty for no message."""
 
     def newest(self) -> object:
-        """The queries and the message."""
+        """Return the queries and the message."""
         return self._catalogue.queries(), self.notice
 
     def drawing(self, selection: Address) -> Drawing:
-        """The links of the page."""
+        """Return the links of the page."""
         queries, (kind, text) = self._catalogue.queries(), self.notice
         section = selection.section or SECTIONS[0].name
         elsewhere = Address(section=selection.section)  # another query has other tables, epochs and keys
@@ -111,7 +111,7 @@ class PageModel(ViewModel[Address]):
         return Drawing(message, queries)
 
     def acted(self, selection: Address, action: str, value: Any, kept: Any) -> Address:
-        """The address of the link that was followed, or that the browser went back or forward to."""
+        """Return the address of the link that was followed, or that the browser went back or forward to."""
         return Address.read(str(value)) if action == "address" else selection
 
     def focus(self, selection: Address) -> Focus:
@@ -119,7 +119,7 @@ class PageModel(ViewModel[Address]):
         return selection.focus
 
     def focused(self, selection: Address, focus: Focus) -> Address:
-        """The address of a view's focus; epochs and keys that the focus leaves out are removed."""
+        """Return the address of a view's focus; epochs and keys that the focus leaves out are removed."""
         return replace(
             selection,
             table=focus.table or selection.table,
@@ -129,11 +129,11 @@ class PageModel(ViewModel[Address]):
         )
 
     def text(self, drawing: Drawing) -> str:
-        """The store and its queries."""
+        """Return the store and its queries."""
         return f"{self.name}: {', '.join(drawing.kept) or 'no query yet'}"
 
     def html(self, drawing: Drawing) -> Html:
-        """The store and its queries, escaped."""
+        """Return the store and its queries, escaped."""
         return tag("p", self.text(drawing))
 
     @staticmethod

@@ -63,7 +63,7 @@ class TableCell:
 
 
 def state_cell(state: str, detail: str | None = None) -> TableCell:
-    """A query's state with its sign, and a detail in brackets."""
+    """Return a query's state with its sign, and a detail in brackets."""
     sign, colour = _SIGNS[state]
     return TableCell(state, f"{state} ({detail})" if detail else None, sign=sign, colour=colour)
 
@@ -90,7 +90,7 @@ class SummaryTable:
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The values as a DataFrame."""
+        """Return the values as a DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(self.rows, columns=pd.Index(self.columns), dtype=object)

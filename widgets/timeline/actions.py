@@ -39,7 +39,7 @@ class TimelineSelection:
 
 
 def acted(now: TimelineSelection, action: str, value: Any, captured: Sequence[int]) -> TimelineSelection:
-    """The selection after an action of the page. An invalid action changes nothing."""
+    """Return the selection after an action of the page. An invalid action changes nothing."""
     moved = now
     match action, value:
         case "epoch", int():
@@ -60,7 +60,7 @@ def acted(now: TimelineSelection, action: str, value: Any, captured: Sequence[in
 
 
 def _nearest(now: TimelineSelection, epoch: int, captured: Sequence[int]) -> TimelineSelection:
-    """The captured epoch nearest to ``epoch``."""
+    """Return the captured epoch nearest to ``epoch``."""
     if not captured:
         return now
     at = bisect_left(captured, epoch)

@@ -18,17 +18,17 @@ _MANY = 120
 
 
 def shown_measures(points: Sequence[EpochPoint]) -> list[Measure]:
-    """The measures that are recorded for any of the points."""
+    """Return the measures that are recorded for any of the points."""
     return [measure for measure in MEASURES if any(point.values[measure.name] is not None for point in points)]
 
 
 def rows(points: Sequence[EpochPoint]) -> list[dict[str, Any]]:
-    """The points as data for the plots; lines are interrupted where there is no value."""
+    """Return the points as data for the plots; lines are interrupted where there is no value."""
     return [{"kind": "point", "first": point.first, "last": point.last, **point.values} for point in points]
 
 
 def mark_rows(points: Sequence[EpochPoint], marks: EpochMarks) -> list[dict[str, Any]]:
-    """The marks and the two ends of the axis, as data for the plots."""
+    """Return the marks and the two ends of the axis, as data for the plots."""
     ends = (points[0].first - 0.5, points[-1].last + 0.5)
     return [
         *({"kind": "end", "epoch": end} for end in ends),
@@ -41,7 +41,7 @@ def mark_rows(points: Sequence[EpochPoint], marks: EpochMarks) -> list[dict[str,
 
 
 def _unseen(epoch: int) -> Iterator[dict[str, Any]]:
-    """An invisible mark of each kind: without data for a layer, Vega logs a warning in the page's console."""
+    """Yield an invisible mark of each kind: without data for a layer, Vega logs a warning in the page's console."""
     yield {"kind": "gap", "first": epoch, "last": epoch - 1}
     yield from ({"kind": kind, "epoch": epoch, "unseen": True} for kind in ("restart", "fork", "variable"))
 
@@ -49,7 +49,7 @@ def _unseen(epoch: int) -> Iterator[dict[str, Any]]:
 def charts(
     name: str, points: Sequence[EpochPoint], width: int, data: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[Chart]:
-    """A chart for each recorded measure, with ``width`` epochs per bin.
+    """Yield a chart for each recorded measure, with ``width`` epochs per bin.
 
     If ``data`` is empty, the page adds the rows to draw, and the titles.
     """
@@ -68,7 +68,7 @@ def charts(
 
 
 def titled(measure: Measure, width: int) -> str:
-    """A measure's title, if a bin has ``width`` epochs.
+    """Return a measure's title, if a bin has ``width`` epochs.
 
     Example:
         >>> titled(MEASURES[0], 20)

@@ -60,7 +60,7 @@ class TimelineDrawing:
         return any(point.captured and point.values["rows"] is None for point in self.points)
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         if self.waiting:
             return {"name": self.name, "waiting": True}
         return {
@@ -84,11 +84,11 @@ class TimelineDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text, and a line for each advice."""
+        """Return the drawing as a line of text, and a line for each advice."""
         return "\n".join([f"{self.name}: " + " · ".join(self._parts()), *map(str, self.advice)])
 
     def html(self) -> Html:
-        """The drawing as still pictures and a table of the newest epochs, without scripts."""
+        """Return the drawing as still pictures and a table of the newest epochs, without scripts."""
         body = () if self.waiting else (self._still_advice(), self._pictures(), self._still_table())
         return frame(self.name, self._parts(), *body)
 
@@ -137,7 +137,7 @@ class TimelineDrawing:
         return {"text": text, "from": low, "to": epoch, "facts": list(self._sums(low, epoch)), "outside": outside}
 
     def _windows(self) -> list[int | None]:
-        """The windows that do not show all epochs anyway, and all."""
+        """Return the windows that do not show all epochs anyway, and all."""
         return [*(count for count in WINDOWS if count < len(self.every)), None]
 
     def _measure(self, measure: Measure) -> dict[str, str]:
@@ -157,7 +157,7 @@ class TimelineDrawing:
                 yield f"{sum(known):,} {measure.title.lower()}"
 
     def _page(self) -> dict[str, Any]:
-        """A page of all epochs, newest first."""
+        """Return a page of all epochs, newest first."""
         offset = first_row(self.selection.page, ROWS, len(self.every))
         return {
             "rows": [table_row(point) for point in self.every[::-1][offset : offset + ROWS]],
@@ -203,7 +203,7 @@ class TimelineDrawing:
 
 
 def table_row(point: EpochPoint) -> dict[str, Any]:
-    """An epoch as a row of texts."""
+    """Return an epoch as a row of texts."""
     return {
         "epoch": point.last,
         "gap": not point.captured,
@@ -214,7 +214,7 @@ def table_row(point: EpochPoint) -> dict[str, Any]:
 
 
 def value_text(measure: Measure, values: Mapping[str, Any]) -> str:
-    """A value as text; empty if it is not known."""
+    """Return a value as text; empty if it is not known."""
     value = values.get(measure.name)
     if value is None:
         return ""
@@ -227,7 +227,7 @@ def _still_row(row: Mapping[str, Any]) -> list[Cell | str]:
 
 
 def _by_column(data: Sequence[Mapping[str, Any]], points: Sequence[EpochPoint]) -> dict[str, list[Any]]:
-    """The rows by column, which takes a third of the space, and what the tooltips say."""
+    """Return the rows by column, which takes a third of the space, and what the tooltips say."""
     columns = {name: [row[name] for row in data] for name in data[0] if name != "kind"}
     return columns | {
         "committed": [timestamp(point.committed) if point.committed else "" for point in points],

@@ -81,7 +81,7 @@ def points(entries: Sequence[Entry], lag: Callable[[Entry], timedelta | None] = 
 
 
 def bin_width(first: int, last: int, limit: int) -> int:
-    """The number of epochs per bin, so that there are at most ``limit`` bins from ``first`` to ``last``.
+    """Return the number of epochs per bin, so that there are at most ``limit`` bins from ``first`` to ``last``.
 
     It is one of 1, 2, 5, 10, 20, 50, …, so that the bins rarely change while a query runs.
 
@@ -124,7 +124,7 @@ def seconds_between(start: datetime | None, end: datetime | None) -> float | Non
 
 
 def seconds(span: timedelta) -> float:
-    """A span in seconds, to the millisecond."""
+    """Return a span in seconds, to the millisecond."""
     return round(span.total_seconds(), 3)
 
 
@@ -188,7 +188,7 @@ def marks(
     divided: Sequence[ForkMark],
     variables: Sequence[VariableMark] = (),
 ) -> EpochMarks:
-    """The marks among some epochs, which are ``shown`` in bins.
+    """Return the marks among some epochs, which are ``shown`` in bins.
 
     Args:
         single: the epochs.

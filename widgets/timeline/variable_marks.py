@@ -39,7 +39,7 @@ class VariableMarks:
         self._variables: dict[str, _SetVersions | None] = {}
 
     def all(self) -> list[VariableMark]:
-        """The marks, ascending by epoch."""
+        """Return the marks, ascending by epoch."""
         found: list[VariableMark] = []
         for name, versions in self._bound.all().items():
             variable = self._variable(name)
@@ -47,7 +47,7 @@ class VariableMarks:
         return sorted(found, key=lambda mark: mark.epoch)
 
     def state(self) -> object:
-        """A value that changes once the store has versions that it lacked, although epochs saw them."""
+        """Return a value that changes once the store has versions that it lacked, although epochs saw them."""
         known = self._variables.items()
         return [name for name, variable in known if variable is not None and variable.still_waits()]
 

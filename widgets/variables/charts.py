@@ -33,7 +33,7 @@ class Span:
     title: str
 
     def ends(self) -> list[dict[str, Any]]:
-        """The two ends, as invisible data: with them, the plots share an axis."""
+        """Return the two ends, as invisible data: with them, the plots share an axis."""
         return [{"kind": "end", "x": self.first - 0.5}, {"kind": "end", "x": self.last + 0.5}]
 
 
@@ -55,7 +55,7 @@ class Held:
 
 
 def numbers_in(value: Any, merge: str) -> dict[str, float | None]:
-    """The numbers in a value, by name: itself, the fields of a struct, or the coefficients of a regression.
+    """Return the numbers in a value, by name: itself, the fields of a struct, or the coefficients of a regression.
 
     Example:
         >>> numbers_in({"n": 2, "mean": 0.5}, "moments"), numbers_in(45, "last"), numbers_in("a", "last")
@@ -70,7 +70,7 @@ def numbers_in(value: Any, merge: str) -> dict[str, float | None]:
 
 
 def value_charts(name: str, held: Sequence[Held], merge: str, span: Span) -> Iterator[Chart]:
-    """A plot for each number of the values: a step where another value began to hold."""
+    """Yield a plot for each number of the values: a step where another value began to hold."""
     newest = next((numbers_in(one.value, merge) for one in reversed(held) if one.value is not None), {})
     for part in list(newest)[:_SHOWN]:
         rows = [_value_row(one, numbers_in(one.value, merge).get(part)) for one in held]
@@ -90,13 +90,13 @@ def increment_chart(name: str, added: Sequence[Held], span: Span) -> Chart:
 
 
 def state_chart(rows: Mapping[int, int | None], span: Span) -> Chart:
-    """A line: the state rows of a query."""
+    """Return a line: the state rows of a query."""
     points = [{"kind": "value", "x": epoch, "y": count} for epoch, count in rows.items()]
     return Chart(f"State rows, by {span.title}", _line(span), [*span.ends(), *points], HEIGHT)
 
 
 def _value_row(one: Held, value: float | None) -> dict[str, Any]:
-    # A value holds from half an epoch before its first epoch: what an epoch saw stands above its number.
+    # A value holds from half an epoch before its first epoch: the value that an epoch saw is drawn above its number.
     return {
         "kind": "value",
         "x": one.x - 0.5,

@@ -73,7 +73,7 @@ class VariableFacts:
 
 
 def drawn(facts: VariableFacts) -> ChartsAndWords:
-    """The drawing of a variable."""
+    """Return the drawing of a variable."""
     label = f"Shared variable {facts.name}"
     if not facts.versions:
         return ChartsAndWords(facts.name, label, ["No version of it is recorded yet."])

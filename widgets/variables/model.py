@@ -54,7 +54,7 @@ class VariableModel(ViewModel[VariableSelection]):
         self._lock = threading.Lock()
 
     def newest(self) -> object:
-        """The newest version, and the newest epoch of the query."""
+        """Return the newest version, and the newest epoch of the query."""
         self._record()
         history = None if self._query is None else self._query.history()
         entries = None if history is None else history.recorded.entries()
@@ -62,7 +62,7 @@ class VariableModel(ViewModel[VariableSelection]):
         return self._recorded.state(), epochs
 
     def view(self, selection: VariableSelection) -> ChartsAndWords:
-        """The variable in words, plots and lists."""
+        """Return the variable in words, plots and lists."""
         self._record()
         recorded = self._recorded
         with self._lock:
@@ -74,7 +74,7 @@ class VariableModel(ViewModel[VariableSelection]):
             return drawn(VariableFacts(recorded.declaration, versions, text, entries, query, names))
 
     def acted(self, selection: VariableSelection, action: str, value: Any, kept: Any) -> VariableSelection:
-        """The same selection."""
+        """Return the same selection."""
         return selection
 
     def _record(self) -> None:
@@ -94,7 +94,7 @@ class VariableModel(ViewModel[VariableSelection]):
 
 
 def _counted(history: History, entries: list[Entry]) -> dict[int, int | None]:
-    """The state rows of epochs: those that capture counted, and others if they are soon read."""
+    """Return the state rows of epochs: those that capture counted, and others if they are soon read."""
     recorded = history.recorded
     captured = [entry for entry in entries if entry.captured]
     if captured and any(entry.rows is None for entry in captured):
@@ -131,7 +131,7 @@ class VariableView(View[VariableSelection]):
 
 
 def _parts(variable: SharedVariable | History) -> tuple[SharedVariable | None, History]:
-    """The variable, if that is what was given, and its history."""
+    """Return the variable, if that is what was given, and its history."""
     if isinstance(variable, History):
         return None, variable
     from streamstate.errors import InvalidArgumentError

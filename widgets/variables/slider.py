@@ -47,11 +47,11 @@ class SliderDrawing:
         return dict(vars(self))
 
     def text(self) -> str:
-        """The words."""
+        """Return the words."""
         return self.sentence
 
     def html(self) -> Html:
-        """The words, and the value between the ends."""
+        """Return the words, and the value between the ends."""
         least, most = (f"{end:,.{self.decimals}f}" for end in (self.least, self.most))
         meter = tag("meter", aria_label=self.name, min=self.least, max=self.most, value=self.value)
         return frame(self.name, [], tag("p", f"{least} ", meter, f" {most}"), tag("p", self.sentence))
@@ -88,7 +88,7 @@ class SliderModel(ViewModel[VariableSelection]):
             return number(self._value)
 
     def newest(self) -> object:
-        """The newest version, the epoch that saw it first, and why nothing was set."""
+        """Return the newest version, the epoch that saw it first, and why nothing was set."""
         with self._lock:
             self._follow()
             return self._entry, self._held_from, self._refused
@@ -135,7 +135,7 @@ class SliderModel(ViewModel[VariableSelection]):
         self._held_from = self._bound.held_from(self.name, self._entry.number)
 
     def _sentence(self) -> str:
-        """The value, its version, and the epoch that saw it first."""
+        """Return the value, its version, and the epoch that saw it first."""
         entry = self._entry
         assert entry is not None
         when = timestamp(entry.at)
@@ -219,7 +219,7 @@ def _step(variable: SharedVariable, ends: tuple[float, float], step: float | Non
 
 
 def step_of(extent: float) -> float:
-    """A step that is about a hundredth of a range: 1, 2 or 5 times a power of ten.
+    """Return a step that is about a hundredth of a range: 1, 2 or 5 times a power of ten.
 
     Example:
         >>> step_of(120), step_of(1), step_of(5000)

@@ -43,7 +43,7 @@ class WhyTable:
     note: str = ""
 
     def html(self) -> Html:
-        """The table with its title, without scripts."""
+        """Return the table with its title, without scripts."""
         columns = self.columns[:STILL_COLUMNS]
         names = any(row.name for row in self.rows)
         rows = ([*([row.name] if names else []), *self._still(row)] for row in self.rows[:_STILL_ROWS])
@@ -87,7 +87,7 @@ class WhyPanel:
 
 
 def panel_of(why: Why, key: Mapping[str, Any]) -> WhyPanel:
-    """The panel of an answer."""
+    """Return the panel of an answer."""
     panel = WhyPanel(key_text(key), why.epoch)
     values = _changes(why.changes) if why.is_join else [_before_and_after(why)]
     moved = [] if why.moved is None else [_moved(why.moved, why.epoch)]
@@ -125,7 +125,7 @@ def _changes(changes: pd.DataFrame) -> list[WhyTable]:
 
 
 def _rows(title: str, found: InputSides) -> Iterator[WhyTable]:
-    """A table for each side that has rows."""
+    """Yield a table for each side that has rows."""
     for side, frame in found.shown.items():
         if count := found.counts[side]:
             note = f"The first {len(frame):,} of {count:,} rows." if count > len(frame) else ""
@@ -143,7 +143,7 @@ def _of_frame(title: str, frame: pd.DataFrame, note: str = "") -> WhyTable:
 
 
 def _short(whole: WhyTable) -> WhyTable:
-    """The table with as many columns as are shown."""
+    """Return the table with as many columns as are shown."""
     if len(whole.columns) <= _COLUMNS:
         return whole
     rows = [replace(row, cells=row.cells[:_COLUMNS]) for row in whole.rows]

@@ -52,7 +52,7 @@ class WhyReader:
         )  # fmt: skip
 
     def panel(self, table: str, key: Mapping[str, Any], epoch: int, *, whole: bool) -> WhyPanel:
-        """The answer; without ``whole``, one that is still to be read is ``busy``."""
+        """Return the answer; without ``whole``, one that is still to be read is ``busy``."""
         at = (table, canonical(key), epoch)
         with self._lock:
             known = self._found.get(at)
