@@ -1,6 +1,6 @@
 """Views of a query's state and of a whole store, for notebooks and served pages.
 
-Each view has a package with the same modules:
+A small view is a module; the others have a package with the same modules:
 
 - ``actions``: the selection, and its changes by actions such as a slider move; short ones are in ``model``;
 - ``model``: reads the store and builds drawings; the public view class is at its end;
@@ -20,12 +20,12 @@ from streamstate.errors import require_extra
 
 if TYPE_CHECKING:
     from streamstate.widgets.browser.model import StateBrowser
-    from streamstate.widgets.comparison.model import ComparisonView
+    from streamstate.widgets.comparison import ComparisonView
     from streamstate.widgets.dashboard.model import QueryDashboard
     from streamstate.widgets.debugger.model import Debugger
     from streamstate.widgets.diffs.model import DiffView
     from streamstate.widgets.key_history.model import KeyHistoryView
-    from streamstate.widgets.late_rows.model import LateRowsView
+    from streamstate.widgets.late_rows import LateRowsView
     from streamstate.widgets.model import Focus
     from streamstate.widgets.overview.model import StoreOverview
     from streamstate.widgets.timeline.model import Timeline
@@ -52,12 +52,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ComparisonView": "comparison.model",
+    "ComparisonView": "comparison",
     "Debugger": "debugger.model",
     "DiffView": "diffs.model",
     "Focus": "model",
     "KeyHistoryView": "key_history.model",
-    "LateRowsView": "late_rows.model",
+    "LateRowsView": "late_rows",
     "QueryDashboard": "dashboard.model",
     "StateBrowser": "browser.model",
     "StoreOverview": "overview.model",

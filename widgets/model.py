@@ -85,6 +85,11 @@ class Focus:
     query: str | None = None
 
 
+@dataclass(frozen=True)
+class NoSelection:
+    """The selection of a view in which nothing can be chosen."""
+
+
 class ViewModel(ABC, Generic[S]):
     """Builds the drawings of one view. Thread-safe: several threads may call it at once.
 
@@ -123,9 +128,8 @@ class ViewModel(ABC, Generic[S]):
         """The drawing without its slow parts, so that a page shows the rest at once. By default, the whole drawing."""
         return self.drawing(selection)
 
-    @abstractmethod
     def acted(self, selection: S, action: str, value: Any, kept: Any) -> S:
-        """Return the selection after an action of a person. An invalid action changes nothing.
+        """Return the selection after an action of a person; by default, the same. An invalid action changes nothing.
 
         Args:
             selection: the selection before.
@@ -133,6 +137,7 @@ class ViewModel(ABC, Generic[S]):
             value: what the page sent with it, in JSON types. Untrusted.
             kept: :attr:`Drawing.kept` of the drawing that the person saw; None if it is no longer known.
         """
+        return selection
 
     def text(self, drawing: Drawing) -> str:
         """Return a drawing as a line of text, for a terminal."""

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import first_line
 from streamstate.launch.query_status import full_line, line_html
 from streamstate.snapshots.calls.html import Html
-from streamstate.widgets.model import ViewModel
+from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.tables.summary_table import state_cell
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
     from streamstate.launch.running import Running
-
-
-@dataclass(frozen=True)
-class StatusSelection:
-    """Nothing can be chosen."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,7 @@ class StatusDrawing:
         return line_html(self.name, f"{self.name} was {self.state}{self.rest}")
 
 
-class RunningModel(ViewModel[StatusSelection]):
+class RunningModel(ViewModel[NoSelection]):
     """Reads the status of a query, through its restarts."""
 
     kind = "query_status"
@@ -56,9 +51,9 @@ class RunningModel(ViewModel[StatusSelection]):
 
     def newest(self) -> object:
         """The status, without what changes all the time."""
-        return self.view(StatusSelection())
+        return self.view(NoSelection())
 
-    def view(self, selection: StatusSelection) -> StatusDrawing:
+    def view(self, selection: NoSelection) -> StatusDrawing:
         """The status now."""
         try:
             status = self._running.newest.status()
@@ -68,13 +63,9 @@ class RunningModel(ViewModel[StatusSelection]):
         rest = line.removeprefix(f"{self.name} is {status.state}")
         return StatusDrawing(self.name, status.state, rest, cell.sign, cell.colour)
 
-    def acted(self, selection: StatusSelection, action: str, value: Any, kept: Any) -> StatusSelection:
-        """The same selection."""
-        return selection
 
-
-class RunningView(View[StatusSelection]):
+class RunningView(View[NoSelection]):
     """Shows what a query is doing, in one line. A query's handle shows this view at the end of a notebook's cell."""
 
     def __init__(self, running: Running) -> None:
-        super().__init__(RunningModel(running), StatusSelection())
+        super().__init__(RunningModel(running), NoSelection())

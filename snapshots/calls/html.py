@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from html import escape
 from typing import TypeAlias
 
@@ -28,9 +29,11 @@ def joined(*content: Content) -> Html:
 
 
 def _escaped(content: Content) -> str:
+    if isinstance(content, Html):
+        return content
     if isinstance(content, str):
-        return content if isinstance(content, Html) else escape(content)
-    return "" if content is None else joined(*content)
+        return escape(content)
+    return "" if content is None else "".join(map(_escaped, content))
 
 
 def tag(name: str, *content: Content, **attributes: str | float | None) -> Html:
@@ -39,18 +42,22 @@ def tag(name: str, *content: Content, **attributes: str | float | None) -> Html:
     Args:
         name: its name.
         content: what it holds.
-        attributes: without those that are None or empty. ``_`` stands for ``-``, and is dropped at the end.
+        attributes: None and empty ones are left out. In names, ``_`` becomes ``-``; a final one is dropped.
 
     Example:
         >>> tag("td", "<1 %", class_="number", aria_label="share", title=None)
         '<td class="number" aria-label="share">&lt;1 %</td>'
     """
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None and value != ""
-    )
-    return Html(f"<{name}{written}>{joined(*content)}</{name}>")
+    written = [
+        f' {_written(key)}="{escape(str(value))}"' for key, value in attributes.items() if value not in (None, "")
+    ]
+    inner = "".join(map(_escaped, content))
+    return Html(f"<{name}{''.join(written)}>{inner}</{name}>")
+
+
+@cache
+def _written(attribute: str) -> str:
+    return attribute.rstrip("_").replace("_", "-")
 
 
 def paragraphs(texts: Iterable[Content]) -> Html:

@@ -14,9 +14,8 @@ from streamstate.snapshots.calls.html import Html, tag
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.state_inspect.values import cell, number, timestamp
 from streamstate.variables.shared_variable import SharedVariable
-from streamstate.widgets.model import ViewModel
+from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.still import frame
-from streamstate.widgets.variables.model import VariableSelection
 from streamstate.widgets.variables.query_beside import FollowedQuery
 from streamstate.widgets.variables.recorded_variable import SET, is_number
 from streamstate.widgets.view import View
@@ -57,7 +56,7 @@ class SliderDrawing:
         return frame(self.name, [], tag("p", f"{least} ", meter, f" {most}"), tag("p", self.sentence))
 
 
-class SliderModel(ViewModel[VariableSelection]):
+class SliderModel(ViewModel[NoSelection]):
     """Follows a variable, and sets it."""
 
     kind = "slider"
@@ -93,7 +92,7 @@ class SliderModel(ViewModel[VariableSelection]):
             self._follow()
             return self._entry, self._held_from, self._refused
 
-    def view(self, selection: VariableSelection) -> SliderDrawing:
+    def view(self, selection: NoSelection) -> SliderDrawing:
         """Return the slider's position: the value, or the end next to it."""
         with self._lock:
             self._follow()
@@ -103,7 +102,7 @@ class SliderModel(ViewModel[VariableSelection]):
             decimals = 0 if isinstance(self._step, int) else max(0, -math.floor(math.log10(self._step)))
             return SliderDrawing(self.name, least, most, self._step, at, decimals, self._sentence())
 
-    def acted(self, selection: VariableSelection, action: str, value: Any, kept: Any) -> VariableSelection:
+    def acted(self, selection: NoSelection, action: str, value: Any, kept: Any) -> NoSelection:
         """Set the variable; the selection stays the same."""
         (least, most), fits = self._ends, isinstance(value, int | float) and not isinstance(value, bool)
         if action == "set" and fits and least <= value <= most:
@@ -152,7 +151,7 @@ class SliderModel(ViewModel[VariableSelection]):
         return f"{self._query.name} saw it from epoch {self._held_from} on"
 
 
-class VariableSlider(View[VariableSelection]):
+class VariableSlider(View[NoSelection]):
     """A slider that sets a number, for the next epoch that begins.
 
     A line below it says which version that is and, for a query, from which epoch on it held. The slider follows what is
@@ -186,9 +185,7 @@ class VariableSlider(View[VariableSelection]):
         query: Query | None = None,
     ) -> None:
         followed = None if query is None else FollowedQuery(query)
-        super().__init__(
-            SliderModel(variable, _checked_ends(variable, least, most), step, followed), VariableSelection()
-        )
+        super().__init__(SliderModel(variable, _checked_ends(variable, least, most), step, followed), NoSelection())
 
     @property
     def value(self) -> float | None:

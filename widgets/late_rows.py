@@ -1,4 +1,4 @@
-"""The drawing of late rows: their number, and their delays."""
+"""The late rows view: the number of dropped rows at each epoch, and their delays."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 import pandas as pd
 
 from streamstate.widgets.chart import CHANGED, REMOVED, Chart
-from streamstate.widgets.charts_and_words import ChartsAndWords
+from streamstate.widgets.charts_and_words import KIND, ChartsAndWords
+from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.number_text import amount, described, percent, span, unit_for
 from streamstate.widgets.plot_forms import GAP, STROKES, WHOLE, bars, layer, quantity, tooltips
+from streamstate.widgets.view import View
 
 BINS = 200
 """The most bars; beyond that, a bar covers several epochs: their rows in all, and the largest delay."""
@@ -113,3 +115,42 @@ def _lines_spec(x: dict[str, Any], unit: str, *, points: bool) -> dict[str, Any]
             "strokeDash": kept,
         },
     }
+
+
+class LateRowsModel(ViewModel[NoSelection]):
+    """Draws one frame, which never changes."""
+
+    kind = KIND
+
+    def __init__(self, rows: pd.DataFrame, name: str) -> None:
+        self.name = name
+        self._drawn = drawn(rows, name)
+
+    def newest(self) -> object:
+        """Always the same."""
+        return 0
+
+    def view(self, selection: NoSelection) -> ChartsAndWords:
+        """Return the sentences and the plots."""
+        return self._drawn
+
+
+class LateRowsView(View[NoSelection]):
+    """Shows how many rows the watermark dropped at each epoch, how late they were, and which delay would keep them.
+
+    Epochs whose input could not be read again are grey. In a saved notebook and in exported HTML the view is still
+    pictures; elsewhere, a few sentences.
+
+    Args:
+        rows: the result of ``history.late_rows()``.
+        query: the query's name.
+
+    Example:
+        >>> LateRowsView(history.late_rows(), query="delays_by_hour")  # doctest: +SKIP
+        delays_by_hour: Epochs 0–49: 50,000 rows came in, 312 were dropped as late (0.62%). …
+    """
+
+    def __init__(self, rows: pd.DataFrame, *, query: str) -> None:
+        self.rows = rows
+        """The numbers: a row per epoch."""
+        super().__init__(LateRowsModel(rows, query), NoSelection())
