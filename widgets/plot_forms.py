@@ -59,5 +59,5 @@ def tooltips(titles: Mapping[str, str]) -> list[Part]:
 
 
 def clickable(name: str) -> list[Part]:
-    """Return the parameter that tells the view model the number of a row that a person clicks."""
+    """Return the parameter that sends the number of a clicked row to the view model."""
     return [{"name": name, "select": {"type": "point", "fields": ["row"], "on": "click"}}]

@@ -228,7 +228,7 @@ def _panel_row(row: tuple[Any, ...], before: tuple[Any, ...] | None, shown: Sequ
 
 
 def whole_value(column: str, key: Mapping[str, Any], value: Any) -> WholeValue:
-    """Return a value as text, not shortened: text as it is, bytes in hexadecimal, nested values as JSON.
+    """Format a value without shortening it: text as it is, bytes in hexadecimal, nested values as JSON.
 
     Example:
         >>> whole_value("legs", {"flight": 1}, {"legs": ["EWR"]}).text
@@ -249,7 +249,7 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> Any:
-    """Return a JSON value for types that JSON lacks."""
+    """Convert types that JSON lacks."""
     value = plain(value)
     if isinstance(value, bytes):
         return "0x" + value.hex()

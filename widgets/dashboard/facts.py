@@ -166,7 +166,7 @@ def _between_commits(entries: Sequence[Entry]) -> list[tuple[int, float]]:
 
 
 def _plot(label: str, points: Sequence[tuple[int, float]]) -> Chart:
-    """Return a line, in the unit that fits its largest value."""
+    """Return the plot of a line, in the unit that fits its largest value."""
     unit, seconds = unit_for(max(abs(value) for _, value in points))
     rows = [{"epoch": epoch, "value": round(value / seconds, 3), "what": label.lower()} for epoch, value in points]
     return Chart(f"{label} in {unit}, by epoch", _lines(unit, colours=False), rows, height=60)

@@ -182,7 +182,7 @@ def _time(node: PlanNode) -> str:
 
 
 def _placed(boxes: Sequence[OperatorBox]) -> list[OperatorBox]:
-    """Return each box in its layer, above the box that it feeds; plans are trees."""
+    """Place each box in its layer, above the box that it feeds; plans are trees."""
     places: dict[int, tuple[int, int]] = {}
     taken = 1
     for box in boxes:

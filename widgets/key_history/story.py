@@ -115,7 +115,7 @@ def _with_losses(rows: Sequence[_Row], epochs: EpochRuns) -> Iterator[_Row]:
 
 
 def change_of(row: _Row, before: _Row | None) -> KeyChange:
-    """Return a row of a key history, compared with the row before."""
+    """Compare a row of a key history with the row before."""
     kind, values = row[1], row[OWN:-1]
     gone = kind in (_DELETE, _LOST)
     fresh = before is None or before[1] in (_DELETE, _LOST)
@@ -139,7 +139,7 @@ def _description(kind: str, mark: str) -> str:
 
 
 def _spells(changes: Sequence[KeyChange], epochs: EpochRuns) -> Iterator[Spell]:
-    """Yield each change's values are current until the next change or the next gap."""
+    """Yield the spell of each change: its values are current until the next change or the next gap."""
     for at, change in enumerate(changes):
         if change.gone:
             continue

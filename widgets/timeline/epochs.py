@@ -124,7 +124,7 @@ def seconds_between(start: datetime | None, end: datetime | None) -> float | Non
 
 
 def seconds(span: timedelta) -> float:
-    """Return a span in seconds, to the millisecond."""
+    """Convert a span to seconds, to the millisecond."""
     return round(span.total_seconds(), 3)
 
 

@@ -90,7 +90,7 @@ def increment_chart(name: str, added: Sequence[Held], span: Span) -> Chart:
 
 
 def state_chart(rows: Mapping[int, int | None], span: Span) -> Chart:
-    """Return a line: the state rows of a query."""
+    """Return the plot of a query's state rows."""
     points = [{"kind": "value", "x": epoch, "y": count} for epoch, count in rows.items()]
     return Chart(f"State rows, by {span.title}", _line(span), [*span.ends(), *points], HEIGHT)
 

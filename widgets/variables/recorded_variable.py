@@ -121,7 +121,7 @@ class RecordedVariable:
         return self._set_numbers[at - 1] if at and self._set_numbers[at - 1] > after else None
 
     def text(self, number: int) -> str:
-        """Return a version's value as text; of a map or a long list how much is in it."""
+        """Format a version's value; of a map or a long list, its size."""
         if self.declaration.type.is_map:
             return amount(self._recorded.entry(number).rows or 0, "entry", "entries")
         last = None if number == self.recorded_up_to else number
