@@ -185,7 +185,7 @@ class DrillReport:
 
     def _repr_html_(self) -> str:
         phases = [*self.phases.items(), ("until the next epoch was committed", self.seconds_to_recover)]
-        rows = [[td(name), td(f"{seconds:,.2f} s", "number")] for name, seconds in phases]
+        rows = [[tag("th", name, scope="row"), td(f"{seconds:,.2f} s", "number")] for name, seconds in phases]
         seconds = self.loading_seconds
         loading = "" if seconds is None else f"Loading state took {seconds:,.2f} s, all tasks together."
         return report(
