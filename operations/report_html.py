@@ -1,14 +1,14 @@
-"""What the reports of a change share in a notebook: one style sheet, tables, and columns side by side.
+"""The style sheet of reports on a change, and its tables of columns side by side.
 
-HTML without scripts, in the colours of the notebook's theme. Every text is escaped here, except what is already HTML.
+HTML without scripts, in the colours of the notebook's theme.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
+from streamstate.snapshots.calls.html import Html, head, table, tag, td
 from streamstate.state_inspect.values import Cell
 from streamstate.state_inspect.values import cell as value_cell
 
@@ -41,39 +41,17 @@ R .problem { padding: 4px 10px; border-left: 3px solid #d04437; white-space: pre
 """.replace("\nR ", f"\n{_ROOT} ").replace(", R ", f", {_ROOT} ")
 
 
-def report(*parts: str) -> str:
-    """Parts, which are HTML, in the style of a report."""
-    return f'<div class="streamstate-report"><style>{_STYLE}</style>{"".join(parts)}</div>'
+def report(*parts: Html) -> Html:
+    """Return parts in the style of a report."""
+    return tag("div", tag("style", Html(_STYLE)), *parts, class_="streamstate-report")
 
 
-def element(name: str, text: str, css: str = "") -> str:
-    """A text in an element."""
-    return f"<{name}{_class(css)}>{escape(text)}</{name}>"
-
-
-def cell(content: Cell | str, css: str = "", *, rows: int = 1, columns: int = 1) -> str:
-    """A table cell: a text, or a value of the state."""
+def cell(content: Cell | str, css: str = "", *, rows: int = 1, columns: int = 1) -> Html:
+    """Return a table cell: a text, or a value of the state with its whole text as a tooltip."""
     value = Cell(content) if isinstance(content, str) else content
-    kind = value.kind if value.kind != "text" else ""
-    title = f' title="{escape(value.whole)}"' if value.whole else ""
-    spans = "".join(f' {name}="{span}"' for name, span in (("rowspan", rows), ("colspan", columns)) if span > 1)
-    return f"<td{_class(f'{kind} {css}'.strip())}{title}{spans}>{escape(value.text)}</td>"
-
-
-def table(caption: str, heads: Iterable[str], rows: Iterable[str]) -> str:
-    """A table of heads made by :func:`head`, and of rows of cells made by :func:`cell`."""
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    above = element("caption", caption) if caption else ""
-    return f"<table>{above}<thead><tr>{''.join(heads)}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def head(text: str, css: str = "") -> str:
-    """The head of a column."""
-    return f'<th scope="col"{_class(css)}>{escape(text)}</th>'
-
-
-def _class(css: str) -> str:
-    return f' class="{css}"' if css else ""
+    kind = "" if value.kind == "text" else value.kind
+    spans = {name: span for name, span in (("rowspan", rows), ("colspan", columns)) if span > 1}
+    return td(value.text, f"{kind} {css}".strip(), title=value.whole, **spans)
 
 
 @dataclass(frozen=True)
@@ -91,14 +69,14 @@ class SchemaColumn:
 
 @dataclass(frozen=True)
 class ColumnPair:
-    """A column before a change and what it is after it; one of the two is missing if it is dropped or new."""
+    """A column before and after a change; one of the two is missing if the column is dropped or new."""
 
     old: SchemaColumn | None
     new: SchemaColumn | None
     how: str = ""
-    """How the new one follows from the old one, in a few words."""
+    """The derivation of the new one from the old one, in a few words."""
     wrong: bool = False
-    """Whether there is no telling how the new one follows."""
+    """Whether the derivation is unknown."""
 
     @property
     def change(self) -> str:
@@ -113,19 +91,18 @@ class ColumnPair:
 _MARKS = {"wrong": "✗", "added": "+", "removed": "−", "changed": "±", "": ""}
 
 
-def columns_html(titles: tuple[str, str], pairs: Sequence[ColumnPair]) -> str:
-    """The columns before and after a change, side by side."""
-    heads = [head(titles[0]), head("type"), head(titles[1], "right"), head("type"), head("")]
-    return table("", heads, map(_pair_html, pairs))
+def columns_html(titles: tuple[str, str], pairs: Sequence[ColumnPair]) -> Html:
+    """Return the columns before and after a change, side by side."""
+    return table([titles[0], "type", head(titles[1], "right"), "type", ""], map(_pair_html, pairs))
 
 
-def _pair_html(pair: ColumnPair) -> str:
+def _pair_html(pair: ColumnPair) -> list[Html]:
     old, new = (
         (cell(_named(column), css), cell(column.type, "type faint")) if column else (cell("", css), cell(""))
         for column, css in ((pair.old, ""), (pair.new, "right"))
     )
     how = value_cell(f"{_MARKS[pair.change]} {pair.how}".strip()) if pair.how else ""
-    return "".join([*old, *new, cell(how, f"how {pair.change}".strip())])
+    return [*old, *new, cell(how, f"how {pair.change}".strip())]
 
 
 def _named(column: SchemaColumn) -> str:
@@ -133,7 +110,7 @@ def _named(column: SchemaColumn) -> str:
 
 
 def columns_text(titles: tuple[str, str], pairs: Sequence[ColumnPair]) -> list[str]:
-    """The same as lines of text."""
+    """Return the same as lines of text."""
     lines = [(*titles, "")]
     for pair in pairs:
         how = value_cell(pair.how).text if pair.how else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
+from streamstate.snapshots.calls.html import Html
 from streamstate.state_inspect.rows import python_values
 from streamstate.state_inspect.values import cell, plain
 
@@ -88,10 +89,10 @@ def as_text(frame: pd.DataFrame) -> str:
     return str(_in_words(frame, "null").to_string(index=False))
 
 
-def as_html(frame: pd.DataFrame, *, missing: str = "null") -> str:
-    """Return a frame as an HTML table, each value in one short line; ``missing`` is the text of missing ones."""
+def as_html(frame: pd.DataFrame, *, missing: str = "null") -> Html:
+    """A frame as an HTML table, each value in one short line; ``missing`` is the text of missing ones."""
     with pd.option_context("display.max_colwidth", None):
-        return str(_in_words(frame, missing).to_html(index=False))
+        return Html(_in_words(frame, missing).to_html(index=False))
 
 
 def _in_words(frame: pd.DataFrame, missing: str) -> pd.DataFrame:

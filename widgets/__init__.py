@@ -1,10 +1,10 @@
-"""What a notebook or a served page shows: views of a query's state, and of a whole store.
+"""Views of a query's state and of a whole store, for notebooks and served pages.
 
-Each view has a package with the same modules:
+A small view is a module; the others have a package with the same modules:
 
-- ``actions``: what a person chose, and what each action (such as a slider move) changes; short ones are in ``model``;
+- ``actions``: the selection, and its changes by actions such as a slider move; short ones are in ``model``;
 - ``model``: reads the store and builds drawings; the public view class is at its end;
-- ``drawing``: what is shown, as plain data, as JSON for a page, as text and as still HTML;
+- ``drawing``: plain data, JSON for a page, text and still HTML;
 - further modules for what only this view needs.
 
 ``live`` shows views in pages, ``export`` saves them to files, ``page`` serves a whole store, and ``front`` holds the
@@ -20,12 +20,12 @@ from streamstate.errors import require_extra
 
 if TYPE_CHECKING:
     from streamstate.widgets.browser.model import StateBrowser
-    from streamstate.widgets.comparison.model import ComparisonView
+    from streamstate.widgets.comparison import ComparisonView
     from streamstate.widgets.dashboard.model import QueryDashboard
     from streamstate.widgets.debugger.model import Debugger
     from streamstate.widgets.diffs.model import DiffView
-    from streamstate.widgets.key_life.model import KeyHistoryView
-    from streamstate.widgets.late_rows.model import LateRowsView
+    from streamstate.widgets.key_history.model import KeyHistoryView
+    from streamstate.widgets.late_rows import LateRowsView
     from streamstate.widgets.model import Focus
     from streamstate.widgets.overview.model import StoreOverview
     from streamstate.widgets.timeline.model import Timeline
@@ -52,12 +52,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ComparisonView": "comparison.model",
+    "ComparisonView": "comparison",
     "Debugger": "debugger.model",
     "DiffView": "diffs.model",
     "Focus": "model",
-    "KeyHistoryView": "key_life.model",
-    "LateRowsView": "late_rows.model",
+    "KeyHistoryView": "key_history.model",
+    "LateRowsView": "late_rows",
     "QueryDashboard": "dashboard.model",
     "StateBrowser": "browser.model",
     "StoreOverview": "overview.model",

@@ -18,7 +18,7 @@ _NONE = "none"
 
 
 def in_address(kind: type, default: Any = None, *, among: Collection[Any] | None = None) -> Any:
-    """A field of a selection that addresses keep.
+    """Return a field of a selection that addresses keep.
 
     Args:
         kind: ``str``, ``int`` or ``bool``.
@@ -29,7 +29,7 @@ def in_address(kind: type, default: Any = None, *, among: Collection[Any] | None
 
 
 def address_parts(selection: Any) -> dict[str, str]:
-    """The fields that an address keeps, as text, without those that have their default.
+    """Return the fields that an address keeps, as text, without those that have their default.
 
     Example:
         >>> from streamstate.widgets.browser.actions import BrowserSelection
@@ -44,7 +44,7 @@ def address_parts(selection: Any) -> dict[str, str]:
 
 
 def restored(selection: S, parts: Mapping[str, str]) -> S:
-    """A selection with the fields that an address kept. Missing and invalid ones get their defaults.
+    """Return a selection with the fields that an address kept. Missing and invalid ones get their defaults.
 
     Example:
         >>> from streamstate.widgets.browser.actions import BrowserSelection
@@ -64,7 +64,7 @@ def _text(value: Any) -> str:
 
 
 def _read(known: Field[Any], text: str | None) -> Any:
-    """The value of a field; its default if the text is no valid value."""
+    """Return the value of a field; its default if the text is no valid value."""
     kind, among = known.metadata[_FIELD]
     if not text or len(text) > LONGEST:
         return known.default

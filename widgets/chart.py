@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html
+
 ACCENT, ADDED, CHANGED, REMOVED = "#3b82c4", "#2e9e5b", "#d69414", "#d04437"
 """Colours that are distinct on light and dark backgrounds; signs and labels repeat their meaning."""
 
@@ -74,22 +76,22 @@ class Chart:
         }
         return {"label": self.label, "spec": spec, "rows": list(self.rows)}
 
-    def svg(self, width: int = 640) -> str:
-        """A still picture, as inline SVG in the colour of the text around it; ``width`` is in pixels."""
+    def svg(self, width: int = 640) -> Html:
+        """Return a still picture, as inline SVG in the colour of the text around it; ``width`` is in pixels."""
         return still(self.message(), width)
 
 
 def is_plot(content: Any) -> bool:
-    """Whether a part of a view's message is the message of a plot."""
+    """Check if a part of a view's message is the message of a plot."""
     return isinstance(content, Mapping) and {"label", "spec", "rows"} <= set(content)
 
 
-def still(message: Mapping[str, Any], width: int = 640) -> str:
-    """A still picture of a plot in a message, as inline SVG in the colour of the text around it."""
+def still(message: Mapping[str, Any], width: int = 640) -> Html:
+    """Return a still picture of a plot in a message, as inline SVG in the colour of the text around it."""
     import vl_convert
 
     spec = {**message["spec"], "width": width, "data": {"values": list(message["rows"])}}
     picture: str = vl_convert.vegalite_to_svg(spec)
     head, _, rest = picture.partition(">")
     named = f'{head} role="img" aria-label="{escape(message["label"])}" style="max-width:100%;height:auto"'
-    return f"{named}>{rest}"
+    return Html(f"{named}>{rest}")

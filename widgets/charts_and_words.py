@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.values import Cell
 from streamstate.widgets.chart import Chart
-from streamstate.widgets.front import resource
-from streamstate.widgets.still import figure, table, td
+from streamstate.widgets.still import frame, sentences_and_figures, table
 
 KIND = "charts_and_words"
 """The JavaScript module that draws it."""
@@ -24,9 +23,9 @@ class Listing:
     heads: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """As a still table with its label."""
-        return f"<p>{escape(self.label)}</p>" + table(self.label, self.heads, [list(map(td, row)) for row in self.rows])
+        return joined(tag("p", self.label), table(self.label, self.heads, self.rows))
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class ChartsAndWords:
     listing: Listing | None = None
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         return {
             "name": self.name,
             "label": self.label,
@@ -58,13 +57,10 @@ class ChartsAndWords:
         }
 
     def text(self) -> str:
-        """The sentences."""
+        """Return the sentences."""
         return " ".join([f"{self.name}:", *self.sentences])
 
-    def html(self) -> str:
-        """The drawing as still pictures and a table, without scripts."""
-        paragraphs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
-        pictures = "".join(figure(chart, 560) for chart in self.charts)
-        listing = "" if self.listing is None else self.listing.html()
-        head = f"<style>{resource('static.css')}</style><p><strong>{escape(self.name)}</strong></p>"
-        return f"{head}{paragraphs}{pictures}{listing}"
+    def html(self) -> Html:
+        """Return the drawing as still pictures and a table, without scripts."""
+        listing = None if self.listing is None else self.listing.html()
+        return frame(self.name, [], sentences_and_figures(self.sentences, self.charts), listing)

@@ -1,4 +1,4 @@
-"""What a view shows, apart from where it is shown: a view model builds drawings from a selection.
+"""View models, which build drawings from a selection, independent of the host.
 
 One model serves every place that can show a view: a notebook's output, a served page, a saved file, a line of text.
 """
@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamstate.errors import StreamStateError, UnknownTableError
+from streamstate.snapshots.calls.html import Html
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.values import canonical
 
@@ -37,7 +38,7 @@ PAGE_ACTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a selection shows.
+    """The drawing of a selection.
 
     Attributes:
         message: what a page needs to draw it, in JSON types.
@@ -59,13 +60,13 @@ class Shown(Protocol):
     def text(self) -> str:
         """As a line of text, for a terminal."""
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """As HTML without scripts: every text is escaped, plots are still pictures."""
 
 
 @dataclass(frozen=True)
 class Focus:
-    """What a person looks at, in terms that all views share. A field is None if the view does not determine it.
+    """A place that a person looks at, in terms that all views share. A field that a view does not determine is None.
 
     Attributes:
         epoch: an epoch; with ``live``, the newest one.
@@ -82,6 +83,11 @@ class Focus:
     key: Mapping[str, Any] | None = field(default=None, hash=False)
     live: bool = False
     query: str | None = None
+
+
+@dataclass(frozen=True)
+class NoSelection:
+    """The selection of a view in which nothing can be chosen."""
 
 
 class ViewModel(ABC, Generic[S]):
@@ -106,15 +112,15 @@ class ViewModel(ABC, Generic[S]):
 
     @abstractmethod
     def newest(self) -> object:
-        """A value that stays equal until there is something new to draw. Called often, so it must be quick."""
+        """Return a value that stays equal until there is something new to draw. Called often, so it must be quick."""
 
     def view(self, selection: S) -> Shown:
-        """What ``selection`` shows now."""
+        """Return the view of ``selection`` now."""
         raise NotImplementedError
 
     @consistent_read()
     def drawing(self, selection: S) -> Drawing:
-        """What ``selection`` shows now, ready to be sent to a page."""
+        """Return the drawing of ``selection`` now, ready to be sent to a page."""
         shown = self.view(selection)
         return Drawing(shown.message(), shown)
 
@@ -122,9 +128,8 @@ class ViewModel(ABC, Generic[S]):
         """The drawing without its slow parts, so that a page shows the rest at once. By default, the whole drawing."""
         return self.drawing(selection)
 
-    @abstractmethod
     def acted(self, selection: S, action: str, value: Any, kept: Any) -> S:
-        """The selection after an action of a person. An invalid action changes nothing.
+        """Return the selection after an action of a person; by default, the same. An invalid action changes nothing.
 
         Args:
             selection: the selection before.
@@ -132,37 +137,39 @@ class ViewModel(ABC, Generic[S]):
             value: what the page sent with it, in JSON types. Untrusted.
             kept: :attr:`Drawing.kept` of the drawing that the person saw; None if it is no longer known.
         """
+        return selection
 
     def text(self, drawing: Drawing) -> str:
-        """A drawing as a line of text, for a terminal."""
+        """Return a drawing as a line of text, for a terminal."""
         return str(drawing.kept.text())
 
-    def html(self, drawing: Drawing) -> str:
-        """A drawing as HTML without scripts: every text is escaped, plots are still pictures."""
-        return str(drawing.kept.html())
+    def html(self, drawing: Drawing) -> Html:
+        """Return a drawing as HTML without scripts: every text is escaped, plots are still pictures."""
+        html: Html = drawing.kept.html()
+        return html
 
     def played(self, selection: S) -> S:
-        """The selection one step later, for a view that plays; by default, the same object."""
+        """Return the selection one step later, for a view that plays; by default, the same object."""
         return selection
 
     def paused(self, selection: S) -> S:
-        """The selection with playing stopped, because nobody watches."""
+        """Return the selection with playing stopped, because nobody watches."""
         return selection
 
     def playing(self, selection: S) -> bool:
-        """Whether :meth:`played` would change something."""
+        """Check if :meth:`played` would change something."""
         return False
 
     def focus(self, selection: S) -> Focus:
-        """What the person looks at, for linked views."""
+        """Return the place that the person looks at, for linked views."""
         return Focus()
 
     def focused(self, selection: S, focus: Focus) -> S:
-        """The selection that follows another view's focus; parts that do not apply to this view are ignored."""
+        """Return the selection that follows another view's focus; parts that do not apply to this view are ignored."""
         return selection
 
     def epochs(self) -> Sequence[int]:
-        """The epochs that can be chosen, ascending; empty if the view does not show a single query."""
+        """Return the epochs that can be chosen, ascending; empty if the view does not show a single query."""
         history: History | None = getattr(self, "history", None)
         return () if history is None else history.captured()
 
@@ -179,7 +186,7 @@ class ViewModel(ABC, Generic[S]):
         return sorted(found)
 
     def key_given(self, table: str | None, key: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A key of a table, or of any, as its columns have it; as it is given if it is none of its keys."""
+        """Return a key of a table, or of any, as its columns have it; as it is given if it is none of its keys."""
         from streamstate.state_inspect.keys.table_key import TableKey  # loads pandas, which is slow
 
         history: History | None = getattr(self, "history", None)
@@ -191,7 +198,7 @@ class ViewModel(ABC, Generic[S]):
         return key
 
     def saved_actions(self, selection: S, drawing: Drawing) -> Iterable[tuple[str, Any]]:
-        """The actions, besides choosing an epoch, that a person is likely to take at a drawing, likeliest first.
+        """Return the actions, besides choosing an epoch, that a person is likely to take at a drawing, likeliest first.
 
         Each comes with its value, as passed to :meth:`acted`. A saved file answers as many of them as fit.
         """
@@ -205,12 +212,12 @@ class ViewModel(ABC, Generic[S]):
 
 
 def tables_shown(history: History) -> list[str]:
-    """What can be shown of a query: the results that have other columns than its state, then its state tables."""
+    """Return the tables of a query: results with other columns than its state, then its state tables."""
     return [*history.results(), *history.tables()]
 
 
 def chosen_table(history: History, name: str | None) -> str:
-    """The table with this name; if it is None, the query's result, or its first state table."""
+    """Return the table with this name; if it is None, the query's result, or its first state table."""
     tables = tables_shown(history)
     if name is not None and name not in tables:
         raise UnknownTableError.among("table", name, tables, where=f"in {history.name!r}")
@@ -218,7 +225,7 @@ def chosen_table(history: History, name: str | None) -> str:
 
 
 def first_row(page: int, size: int, total: int) -> int:
-    """The number of the first row of a page; a page beyond the end is the last one.
+    """Return the number of the first row of a page; a page beyond the end is the last one.
 
     Example:
         >>> first_row(1, 10, 25), first_row(99, 10, 25), first_row(3, 10, 0)
@@ -228,7 +235,7 @@ def first_row(page: int, size: int, total: int) -> int:
 
 
 def chosen_row(keys: Sequence[Mapping[str, Any]], key: Mapping[str, Any] | None) -> int | None:
-    """The number of the row with this key, if it is on the page."""
+    """Return the number of the row with this key, if it is on the page."""
     if not key:
         return None
     chosen = canonical(key)
@@ -236,7 +243,7 @@ def chosen_row(keys: Sequence[Mapping[str, Any]], key: Mapping[str, Any] | None)
 
 
 def applied(actions: Mapping[str, Callable[[S, Any], S]], now: S, action: str, value: Any) -> S:
-    """The selection after an action. An unknown action, or a value that does not fit it, changes nothing."""
+    """Return the selection after an action. An unknown action, or a value that does not fit it, changes nothing."""
     act = actions.get(action)
     try:
         return act(now, value) if act else now
@@ -245,7 +252,7 @@ def applied(actions: Mapping[str, Callable[[S, Any], S]], now: S, action: str, v
 
 
 def clicked(shown: Sequence[T], value: Any) -> T | None:
-    """What a page names by its number, as a row or as a mark of a plot; None if there is no such thing."""
+    """Return the item that a page names by its number, such as a row or a mark of a plot; None if there is none."""
     try:
         at = int(value["row"][0] if isinstance(value, Mapping) else value)
         return shown[at] if at >= 0 else None

@@ -12,7 +12,7 @@ UNITS = (("ms", 0.001), ("s", 1.0), ("min", 60.0), ("h", 3_600.0), ("d", 86_400.
 
 
 def amount(count: int, singular: str, plural: str | None = None) -> str:
-    """A number of things.
+    """Format a number of things.
 
     Example:
         >>> amount(1, "row"), amount(12_000, "row"), amount(2, "query", "queries")
@@ -22,7 +22,7 @@ def amount(count: int, singular: str, plural: str | None = None) -> str:
 
 
 def size(number: float) -> str:
-    """A number of bytes, in decimal units.
+    """Format a number of bytes, in decimal units.
 
     Example:
         >>> size(812), size(12_345), size(3_400_000)
@@ -37,7 +37,7 @@ def size(number: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A span of time, rounded to what matters; ``timeline.js`` rounds in the same way.
+    """Format a span of time, rounded to two units at most; ``timeline.js`` rounds in the same way.
 
     Example:
         >>> [span(value) for value in (0.045, 2.31, 125, 7_300, 400_000_000, -3)]
@@ -57,7 +57,7 @@ def span(seconds: float) -> str:
 
 
 def unit_for(largest: float) -> tuple[str, float]:
-    """The unit for an axis of time, and the seconds in it; ``largest`` is the axis' largest value, in seconds.
+    """Return the unit for an axis of time, and the seconds in it; ``largest`` is the axis' largest value, in seconds.
 
     Example:
         >>> unit_for(0.4), unit_for(90)
@@ -80,7 +80,7 @@ def rate(per_second: float) -> str:
 
 
 def percent(share: float) -> str:
-    r"""A share of a whole; the sign never wraps to the next line.
+    r"""Return a share of a whole; the sign never wraps to the next line.
 
     Example:
         >>> percent(0.412), percent(0.004)

@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tqdm.std import tqdm
 
+from streamstate.snapshots.calls.html import joined, tag
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, reporting_to, silent
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
@@ -78,12 +78,10 @@ class ProgressBar(tqdm):  # type: ignore[misc]
             return bool(super().display(msg, pos))
         if not msg and msg is not None:  # tqdm clears the bar when it is closed; finish() replaces it
             return True
-        value = "" if self._share is None else f' value="{self._share:.3f}"'
-        elapsed = tqdm.format_interval(self.format_dict["elapsed"])
-        html = (
-            f'<progress aria-label="progress" max="1"{value} style="vertical-align:middle"></progress> '
-            f'{escape(self.desc)} <span style="opacity:.7">{elapsed} · {_STOP}</span>'
-        )
+        value = None if self._share is None else f"{self._share:.3f}"
+        bar = tag("progress", aria_label="progress", max=1, value=value, style="vertical-align:middle")
+        note = f"{tqdm.format_interval(self.format_dict['elapsed'])} · {_STOP}"
+        html = joined(bar, f" {self.desc} ", tag("span", note, style="opacity:.7"))
         self._update({"text/plain": str(self), "text/html": html})
         return True
 
@@ -91,7 +89,7 @@ class ProgressBar(tqdm):  # type: ignore[misc]
         """Replace the bar with a plain line."""
         self.close()
         if self._in_notebook:
-            self._update({"text/plain": line, "text/html": f"<p>{escape(line)}</p>"})
+            self._update({"text/plain": line, "text/html": tag("p", line)})
         elif not self._cleared:
             print(line)
 
@@ -131,7 +129,7 @@ class Progress:
         self._draw(PAUSE)
 
     def of(self, name: str = "") -> ProgressCallback:
-        """A function to pass as ``progress=``; its messages are prefixed with a name."""
+        """Return a function to pass as ``progress=``; its messages are prefixed with a name."""
         prefix = f"{name}: " if name else ""
         return lambda message, share: self.say(f"{prefix}{message}", share, None if share is None else 1)
 
@@ -229,12 +227,12 @@ def _displayed(
 
 
 def bar_of(shell: InteractiveShell) -> Callable[[], ProgressBar]:
-    """What makes a bar that fits a shell's output."""
+    """Return a function that makes a bar for a shell's output."""
     return lambda: ProgressBar(in_notebook=hasattr(shell, "kernel"))
 
 
 def brief_interrupt(interrupt: KeyboardInterrupt, line: str) -> KeyboardInterrupt:
-    """The interrupt, displayed by IPython as one line instead of a traceback; the cell still fails."""
+    """Return the interrupt, displayed by IPython as one line instead of a traceback; the cell still fails."""
     shown: dict[str, Any] = interrupt.__dict__
     shown["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {line}"]
     interrupt.args = (line,)

@@ -1,59 +1,61 @@
-"""The still form that all views share: HTML without scripts, for a saved notebook and for exported HTML.
-
-Every text is escaped here, except the parts that are already HTML: the body, and cells made by :func:`td`.
-"""
+"""The still form that all views share: HTML without scripts, for a saved notebook and for exported HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
+from streamstate.snapshots.calls import html
+from streamstate.snapshots.calls.html import Content, Html, head, joined, paragraphs, tag
+from streamstate.state_inspect.values import Cell
 from streamstate.widgets.front import resource
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect.values import Cell
     from streamstate.widgets.chart import Chart
 
 MARKS = {"added": "+", "changed": "~", "removed": "−"}
 """The mark of a table row, by what happened to it."""
+STILL_COLUMNS = 20
+"""Value columns in a saved notebook; the live view shows all."""
 _ROW_CLASSES = {mark: change for change, mark in MARKS.items()} | {"": "same"}
 
 
-def place(name: str, html: str) -> str:
-    """The element of a still form, which scrolls sideways, by keyboard too."""
-    focusable = f'tabindex="0" role="group" aria-label="{escape(name)}"'
-    return f'<div class="streamstate"><div class="streamstate-static" {focusable}>{html}</div></div>'
+def place(name: str, *content: Html) -> Html:
+    """Return the element of a still form, which scrolls sideways, by keyboard too."""
+    scrolled = tag("div", *content, class_="streamstate-static", tabindex=0, role="group", aria_label=name)
+    return tag("div", scrolled, class_="streamstate")
 
 
-def frame(name: str, parts: Iterable[str], body: str, note: str = "") -> str:
-    """A view in its frame: a head with its name and parts, the body, which is HTML, and a note below it."""
-    head = f"<p>{' · '.join([f'<strong>{escape(name)}</strong>', *map(escape, parts)])}</p>"
-    foot = f"<p><small>{escape(note)}</small></p>" if note else ""
-    return f"<style>{resource('static.css')}</style>{head}{body}{foot}"
+def frame(name: str, parts: Iterable[str], *body: Content, note: str = "") -> Html:
+    """Return a view in its frame: a head with its name and parts, the body, and a note below it."""
+    facts = "".join(f" · {part}" for part in parts)
+    foot = tag("p", tag("small", note)) if note else None
+    return joined(tag("style", Html(resource("static.css"))), tag("p", tag("strong", name), facts), *body, foot)
 
 
-def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]], marks: Sequence[str] | None = None) -> str:
-    """A table of cells made by :func:`td`; ``marks`` of the rows, empty for none, get a column of their own."""
-    first = '<th scope="col" title="added, changed, removed">±</th>' if marks is not None else ""
-    head = first + "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
+def sentences_and_figures(sentences: Iterable[str], charts: Iterable[Chart]) -> Html:
+    """Return paragraphs, and below them plots as still pictures."""
+    return joined(paragraphs(sentences), [figure(chart, 560) for chart in charts])
+
+
+def table(
+    label: str, heads: Sequence[str], rows: Iterable[Sequence[Cell | str]], marks: Sequence[str] | None = None
+) -> Html:
+    """Return a table of cells; ``marks`` of the rows, empty for none, get a column of their own."""
+    cells: Iterable[Content] = ([td(content) for content in row] for row in rows)
     if marks is None:
-        body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-    else:
-        body = "".join(
-            f'<tr class="{_ROW_CLASSES[mark]}"><td>{mark}</td>{"".join(row)}</tr>'
-            for mark, row in zip(marks, rows, strict=True)
-        )
-    return f'<table aria-label="{escape(label)}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        return html.table(heads, cells, aria_label=label)
+    marked = (tag("tr", html.td(mark), row, class_=_ROW_CLASSES[mark]) for mark, row in zip(marks, cells, strict=True))
+    return html.table([head("±", title="added, changed, removed"), *heads], marked, aria_label=label)
 
 
-def td(content: Cell | str, *, changed: bool = False) -> str:
-    """A table cell: a text, or a value of the state, marked where it changed."""
-    if isinstance(content, str):
-        return f"<td>{escape(content)}</td>"
-    return f'<td class="{content.kind}{" was" if changed else ""}">{escape(content.text)}</td>'
+def td(content: Cell | str, *, changed: bool = False) -> Html:
+    """Return a table cell, marked where its value changed: a text, a value of the state, or a cell as it is."""
+    if isinstance(content, Cell):
+        return html.td(content.text, f"{content.kind} was" if changed else content.kind)
+    return content if isinstance(content, Html) else html.td(content)
 
 
-def figure(chart: Chart, width: int = 640) -> str:
-    """A plot as a still picture with its caption."""
-    return f"<figure><figcaption>{escape(chart.label)}</figcaption>{chart.svg(width)}</figure>"
+def figure(chart: Chart, width: int = 640) -> Html:
+    """Return a plot as a still picture with its caption."""
+    return tag("figure", tag("figcaption", chart.label), chart.svg(width))

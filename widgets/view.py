@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
 from streamstate.errors import StreamStateError
+from streamstate.snapshots.calls.html import tag
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.values import timestamp
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class View(Generic[S]):
-    """What every view can do: show itself, change what it looks at, be linked with other views, and be closed.
+    """The base of all views: each is shown, looks at a place, can be linked with other views, and is closed.
 
     At the end of a notebook's cell, the view is live. In a saved notebook and in exported HTML it is a still table or
     picture; elsewhere, a line of text.
@@ -50,7 +50,7 @@ class View(Generic[S]):
 
     @property
     def focus(self) -> Focus:
-        """What the view looks at, in terms that all views share.
+        """The place that the view looks at, in terms that all views share.
 
         Example:
             >>> StateBrowser(store["delays"], epoch=12).focus.epoch  # doctest: +SKIP
@@ -146,15 +146,15 @@ class View(Generic[S]):
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """The still form: text, and escaped HTML without scripts."""
+        """Return the still form: text, and escaped HTML without scripts."""
         return self._still(self.model.drawing(self.selection)), {}
 
     def _display_(self) -> Any:
-        """The view in marimo, which shows widgets and has no kernel of Jupyter's."""
+        """Return the view in marimo, which shows widgets and has no kernel of Jupyter's."""
         return self.widget()
 
     def __panel__(self) -> Any:
-        """The view as a Panel component: ``pn.Column(view, other)``, in a notebook or an app."""
+        """Return the view as a Panel component: ``pn.Column(view, other)``, in a notebook or an app."""
         from streamstate.widgets.live.component import component
 
         return component(self._live)
@@ -216,10 +216,10 @@ class View(Generic[S]):
 
     @consistent_read()
     def _still(self, drawing: Drawing) -> dict[str, str]:
-        """A drawing in its still forms."""
+        """Return a drawing in its still forms."""
         now = timestamp(dt.datetime.now(dt.UTC).replace(microsecond=0))
-        note = f"<p><small>As of {escape(now)}. Run this cell again {escape(self.model.again)}.</small></p>"
-        html = still.place(self.model.name, self.model.html(drawing) + note)
+        note = tag("p", tag("small", f"As of {now}. Run this cell again {self.model.again}."))
+        html = still.place(self.model.name, self.model.html(drawing), note)
         return {"text/plain": self.model.text(drawing), "text/html": html}
 
     def _settled(self, drawing: Drawing) -> None:

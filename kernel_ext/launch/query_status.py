@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html, tag
 from streamstate.widgets.tables.summary_table import SummaryTable, TableCell, state_cell
 
 NO_QUERIES = "No queries yet: start one with %%stream NAME."
@@ -57,9 +57,9 @@ def full_line(status: QueryStatus) -> str:
     return f"{status_line(status)} (capture {status.capture})"
 
 
-def line_html(name: str, line: str) -> str:
-    """Return a line that begins with a query's name, as HTML without a sign: it may be read long after it was shown."""
-    return f"<p><b>{escape(name)}</b>{escape(line.removeprefix(name))}</p>"
+def line_html(name: str, line: str) -> Html:
+    """Return a line that begins with a query's name as HTML, without a sign: a saved notebook keeps it."""
+    return tag("p", tag("b", name), line.removeprefix(name))
 
 
 def status_table(statuses: Iterable[QueryStatus]) -> SummaryTable:

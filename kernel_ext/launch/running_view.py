@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import first_line
 from streamstate.launch.query_status import full_line, line_html
-from streamstate.widgets.model import ViewModel
+from streamstate.snapshots.calls.html import Html
+from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.tables.summary_table import state_cell
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
     from streamstate.launch.running import Running
-
-
-@dataclass(frozen=True)
-class StatusSelection:
-    """Nothing can be chosen."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +34,12 @@ class StatusDrawing:
         """Return the line."""
         return f"{self.name} is {self.state}{self.rest}"
 
-    def html(self) -> str:
-        """Return the line in the past tense and without the sign, because a saved notebook keeps it."""
+    def html(self) -> Html:
+        """ "Return the line in the past tense and without the sign, because a saved notebook keeps it."""
         return line_html(self.name, f"{self.name} was {self.state}{self.rest}")
 
 
-class RunningModel(ViewModel[StatusSelection]):
+class RunningModel(ViewModel[NoSelection]):
     """Reads the status of a query, through its restarts."""
 
     kind = "query_status"
@@ -54,11 +50,11 @@ class RunningModel(ViewModel[StatusSelection]):
         self._running = running
 
     def newest(self) -> object:
-        """Return the status, without what changes constantly."""
-        return self.view(StatusSelection())
+        """ "Return the status, without what changes all the time."""
+        return self.view(NoSelection())
 
-    def view(self, selection: StatusSelection) -> StatusDrawing:
-        """Return the status now."""
+    def view(self, selection: NoSelection) -> StatusDrawing:
+        """ "Return the status now."""
         try:
             status = self._running.newest.status()
         except Exception as problem:  # noqa: BLE001 (py4j raises many errors when the JVM is gone; the line shows it)
@@ -67,13 +63,9 @@ class RunningModel(ViewModel[StatusSelection]):
         rest = line.removeprefix(f"{self.name} is {status.state}")
         return StatusDrawing(self.name, status.state, rest, cell.sign, cell.colour)
 
-    def acted(self, selection: StatusSelection, action: str, value: Any, kept: Any) -> StatusSelection:
-        """Return the same selection."""
-        return selection
 
-
-class RunningView(View[StatusSelection]):
-    """Shows a query's status in one line. A query's handle shows this view at the end of a notebook's cell."""
+class RunningView(View[NoSelection]):
+    """Shows what a query is doing, in one line. A query's handle shows this view at the end of a notebook's cell."""
 
     def __init__(self, running: Running) -> None:
-        super().__init__(RunningModel(running), StatusSelection())
+        super().__init__(RunningModel(running), NoSelection())

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from streamstate.errors import worded
-from streamstate.operations.report_html import ColumnPair, columns_html, element, report
+from streamstate.operations.report_html import ColumnPair, columns_html, report
+from streamstate.snapshots.calls.html import Html, tag
 
 Level = Literal["refused", "changed", "note"]
 
@@ -122,13 +123,13 @@ class CheckReport:
         return "\n".join([f"CheckReport: {self._headline}", *lines])
 
     def _repr_html_(self) -> str:
-        items = "".join(_item(finding) for finding in self.findings)
-        title = f"<p>{element('strong', 'Check')}: {element('span', self._headline)}</p>"
-        return report(title, f"<ul>{items}</ul>" if items else "", *self._schemas())
+        items = [tag("ul", map(_item, self.findings))] if self.findings else []
+        return report(tag("p", tag("strong", "Check"), f": {self._headline}"), *items, *self._schemas())
 
-    def _schemas(self) -> Iterator[str]:
+    def _schemas(self) -> Iterator[Html]:
         for state, pairs in self.columns.items():
-            yield f"<h4>{element('code', state)}</h4>{columns_html(('checkpoint', 'this code'), pairs)}"
+            yield tag("h4", tag("code", state))
+            yield columns_html(("checkpoint", "this code"), pairs)
 
     @property
     def _headline(self) -> str:
@@ -147,7 +148,12 @@ class CheckReport:
             yield f"; rehearsed: {'epochs' if len(self.replayed) > 1 else 'epoch'} {span}"
 
 
-def _item(finding: Finding) -> str:
+def _item(finding: Finding) -> Html:
     title = f"{_MARKS[finding.level]} {finding.level} ({finding.kind})"
-    texts = "".join(element("p", text) for text in (finding.effect, finding.advice))
-    return f"<li>{element('strong', title)}: {element('span', finding.change)}{texts}</li>"
+    return tag(
+        "li",
+        tag("strong", title),
+        ": ",
+        tag("span", finding.change),
+        [tag("p", text) for text in (finding.effect, finding.advice)],
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,9 @@ from streamstate.errors import InvalidArgumentError, NoStateError, QueryError, c
 from streamstate.operations.drill.processes import Deadline, DrillProcess, Killed, kill_executor, kill_query
 from streamstate.operations.drill.scratch import Scratch, scratch, spark_settings
 from streamstate.operations.drill.task import Event, Task, pickled
+from streamstate.operations.report_html import report
 from streamstate.snapshots.calls.checks import BuildQuery, whole_number
+from streamstate.snapshots.calls.html import head, paragraphs, table, tag, td
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.connect import refuse_connect
@@ -183,19 +184,15 @@ class DrillReport:
         return "\n".join([*lines, *map(str, self.differences)])
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th scope='row' style='text-align: left'>{html.escape(name)}</th>"
-            f"<td style='text-align: right'>{seconds:,.2f} s</td></tr>"
-            for name, seconds in [*self.phases.items(), ("until the next epoch was committed", self.seconds_to_recover)]
-        )
+        phases = [*self.phases.items(), ("until the next epoch was committed", self.seconds_to_recover)]
+        rows = [[tag("th", name, scope="row"), td(f"{seconds:,.2f} s", "number")] for name, seconds in phases]
         seconds = self.loading_seconds
-        loading = "" if seconds is None else f"<p>Loading state took {seconds:,.2f} s, all tasks together.</p>"
-        mark = "✓" if self.ok else "✗"
-        differences = "".join(f"<pre>{html.escape(str(difference))}</pre>" for difference in self.differences)
-        caption = "<caption style='text-align: left'>After the kill</caption>"
-        return (
-            f"<p>{html.escape(self.moment)} {self._replayed}</p><table>{caption}<tbody>{rows}</tbody></table>{loading}"
-            f"<p><strong>{mark} {html.escape(self.verdict)}</strong></p>{differences}"
+        loading = "" if seconds is None else f"Loading state took {seconds:,.2f} s, all tasks together."
+        return report(
+            tag("p", f"{self.moment} {self._replayed}"),
+            table(["phase", head("took", "number")], rows, caption="After the kill"),
+            paragraphs([loading, tag("strong", f"{'✓' if self.ok else '✗'} {self.verdict}")]),
+            *(tag("pre", str(difference)) for difference in self.differences),
         )
 
     @property

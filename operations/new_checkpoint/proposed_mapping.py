@@ -11,7 +11,8 @@ from pandas.api.types import is_numeric_dtype
 
 from streamstate.errors import StateWriteError
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS, Preview, Proposal
-from streamstate.operations.report_html import cell, columns_html, columns_text, element, head, report, table
+from streamstate.operations.report_html import cell, columns_html, columns_text, report
+from streamstate.snapshots.calls.html import Html, head, joined, table, tag
 from streamstate.state_inspect.frames import as_text, frame_tuples
 from streamstate.state_inspect.values import cell as value_cell
 
@@ -66,7 +67,7 @@ class ProposedMapping(Sequence[Proposal]):
         return "\n".join([*lines, *(line for proposal in self.proposals for line in _text(proposal))])
 
     def _repr_html_(self) -> str:
-        title = f"<p>{element('strong', 'Proposed mapping')}: {element('span', self._headline)}</p>"
+        title = tag("p", tag("strong", "Proposed mapping"), f": {self._headline}")
         return report(title, *(part for proposal in self.proposals for part in _html(proposal)))
 
 
@@ -108,42 +109,40 @@ def _text(proposal: Proposal) -> Iterator[str]:
                 yield "    " + as_text(frame).replace("\n", "\n    ")
 
 
-def _html(proposal: Proposal) -> Iterator[str]:
+def _html(proposal: Proposal) -> Iterator[Html]:
     counted = _counted(proposal.preview)
-    yield f"<h4>{element('code', proposal.table)} {element('span', counted, 'faint')}</h4>"
+    yield tag("h4", tag("code", proposal.table), " ", tag("span", counted, class_="faint"))
     if proposal.problem:
-        yield element("p", f"✗ {proposal.problem}", "problem")
+        yield tag("p", f"✗ {proposal.problem}", class_="problem")
     if proposal.columns:
         yield columns_html(_titles(proposal), proposal.columns)
     if proposal.sql:
-        yield element("pre", proposal.sql)
-    yield from (element("p", note) for note in _notes(proposal))
+        yield tag("pre", proposal.sql)
+    yield from (tag("p", note) for note in _notes(proposal))
     if proposal.preview is not None:
         yield _rows_html(proposal, proposal.preview)
 
 
-def _rows_html(proposal: Proposal, preview: Preview) -> str:
+def _rows_html(proposal: Proposal, preview: Preview) -> Html:
     """New rows beside the old rows that they come from; else the first of each."""
     old, new = frame_tuples(preview.before), frame_tuples(preview.after)
     if preview.groups is None:
         sides = zip(_titles(proposal), (preview.before, preview.after), (old, new), strict=True)
-        return "".join(
-            table(f"rows of {title}", _heads(frame), ("".join(_cells(row)) for row in rows))
-            for title, frame, rows in sides
-            if rows
+        return joined(
+            table(_heads(frame), map(_cells, rows), caption=f"rows of {title}") for title, frame, rows in sides if rows
         )
-    lines, starts = list[str](), [0, *accumulate(preview.shown)]
+    lines, starts = list[list[Html]](), [0, *accumulate(preview.shown)]
     for row, count, (start, end) in zip(new, preview.groups, pairwise(starts), strict=True):
         hidden = count - (end - start)
         merged = _cells(row, "right", rows=end - start + bool(hidden))
-        lines += ["".join(_cells(old[at]) + merged * (at == start)) for at in range(start, end)]
-        lines += [cell(f"… and {hidden:,} more", "faint", columns=len(old[0]))] * bool(hidden)
+        lines += [_cells(old[at]) + merged * (at == start) for at in range(start, end)]
+        lines += [[cell(f"… and {hidden:,} more", "faint", columns=len(old[0]))]] * bool(hidden)
     heads = [*_heads(preview.before), *_heads(preview.after, "right")]
-    return table("old rows, and the new rows that they become", heads, lines)
+    return table(heads, lines, caption="old rows, and the new rows that they become")
 
 
-def _heads(frame: pd.DataFrame, first: str = "") -> list[str]:
-    """Return the heads of a frame's columns; ``first`` is the class of the first."""
+def _heads(frame: pd.DataFrame, first: str = "") -> list[Html]:
+    """ "Return the heads of a frame's columns; ``first`` is the class of the first."""
     kinds = ["number" * is_numeric_dtype(kind) for kind in frame.dtypes]
     return [
         head(str(name), f"{kind} {first * (not at)}".strip())
@@ -151,6 +150,6 @@ def _heads(frame: pd.DataFrame, first: str = "") -> list[str]:
     ]
 
 
-def _cells(row: Sequence[object], first: str = "", *, rows: int = 1) -> list[str]:
-    """Return the cells of a row; ``first`` is the class of the first."""
+def _cells(row: Sequence[object], first: str = "", *, rows: int = 1) -> list[Html]:
+    """ "Return the cells of a row; ``first`` is the class of the first."""
     return [cell(value_cell(value), first * (not at), rows=rows) for at, value in enumerate(row)]

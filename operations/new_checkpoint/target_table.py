@@ -16,7 +16,7 @@ from streamstate.replay.state_writing.state_values import fitted
 from streamstate.replay.state_writing.store_rows import TIME, TTL
 from streamstate.snapshots.checkpoint.operators import POSITION, Shape, StateSource, flatten
 from streamstate.snapshots.store.canonical_rows import column_named
-from streamstate.state_inspect.inputs.inputs import kept_with, batch_rows
+from streamstate.state_inspect.inputs.inputs import batch_rows, kept_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS
-from streamstate.operations.report_html import cell, element, head, report, table
+from streamstate.operations.report_html import cell, report
+from streamstate.snapshots.calls.html import Html, head, table, tag
 from streamstate.state_inspect.values import Cell
 
 
@@ -46,24 +47,23 @@ class WrittenCheckpoint(os.PathLike[str]):
         title = f"{self.checkpoint}: the state of epoch {self.epoch}"
         verdict = "Read back by Spark: no row differs" if self.compared else "Made by the query itself from its history"
         call = f"ss.start(build_query(), name, store, checkpoint={self.checkpoint!r})"
-        started = f"Started: {element('strong', self.started or '')}"
-        after = f"Next: {element('code', call)}" if self.started is None else started
+        after = ("Next: ", tag("code", call)) if self.started is None else ("Started: ", tag("strong", self.started))
         return report(
-            f"<p>{element('strong', 'New checkpoint')} {element('span', title)}</p>",
+            tag("p", tag("strong", "New checkpoint"), f" {title}"),
             self._tables(),
-            element("p", f"✓ {verdict}; {self.seconds:.1f} s in all."),
-            f"<p>{after}</p>",
+            tag("p", f"✓ {verdict}; {self.seconds:.1f} s in all."),
+            tag("p", after),
         )
 
-    def _tables(self) -> str:
+    def _tables(self) -> Html:
         both = {"rows before": self.rows_before, "rows": self.rows}
         columns = {title: counts for title, counts in both.items() if counts}
         names = dict.fromkeys(name for counts in columns.values() for name in counts)
-        rows = ("".join([cell(name), *(_number(counts, name) for counts in columns.values())]) for name in names)
-        return table("", [head("state table"), *(head(title, "number") for title in columns)], rows)
+        rows = ([cell(name), *(_number(counts, name) for counts in columns.values())] for name in names)
+        return table(["state table", *(head(title, "number") for title in columns)], rows)
 
 
-def _number(counts: Mapping[str, int | None], table: str) -> str:
+def _number(counts: Mapping[str, int | None], table: str) -> Html:
     if table not in counts:
         return cell("")
     count = counts[table]

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from html import escape
 
 from pyspark.sql import SparkSession
 
@@ -20,6 +19,7 @@ from streamstate.operations.rescaling.rollback import recover_rescale
 from streamstate.replay.forks.fork import ForkBuilder, never_overwriting
 from streamstate.replay.stepping.fork_folder import stepping
 from streamstate.replay.stepping.next_epoch import with_own_conf
+from streamstate.snapshots.calls.html import listed
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
@@ -240,8 +240,7 @@ class Promotion:
         return "\n".join([f"Promotion: {self._headline}", *(f"  {line}" for line in self._lines)])
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{escape(line)}</li>" for line in self._lines)
-        return f"<p>{escape(self._headline)}</p><ul>{items}</ul>"
+        return listed(self._headline, self._lines)
 
     @property
     def _headline(self) -> str:

@@ -10,10 +10,10 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.calls.html import listed, tag
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.registry import required_query
 
@@ -77,8 +77,7 @@ class RescaleAdvice:
         return "\n".join([self._headline, *(f"  {reason}" for reason in self.reasons)])
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{escape(reason)}</li>" for reason in self.reasons)
-        return f"<p><b>{escape(self._headline)}</b></p><ul>{items}</ul>"
+        return listed(tag("b", self._headline), self.reasons)
 
     @property
     def _headline(self) -> str:

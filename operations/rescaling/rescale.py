@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -21,6 +20,7 @@ from streamstate.operations.rescaling.rollback import Unfinished, recover_rescal
 from streamstate.operations.stopped_query import check_stopped, settled_epoch
 from streamstate.replay.repartition import check_repartitionable, repartition
 from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.calls.html import listed
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.session import given_session
@@ -175,8 +175,7 @@ class RescaleReport:
         return "\n".join([*lines, f"  {self._times}"])
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{escape(line)}</li>" for line in (*self._tables, self._times))
-        return f"<p>{escape(self._headline)}</p><ul>{items}</ul>"
+        return listed(self._headline, (*self._tables, self._times))
 
     @property
     def _headline(self) -> str:

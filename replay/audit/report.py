@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
 from streamstate.replay.audit.suspects import Evidence, ranked
+from streamstate.snapshots.calls.html import Html, joined, listed, tag
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.suspects.suspect import Suspect
 
@@ -148,11 +148,10 @@ class Audit:
 
     def _repr_html_(self) -> str:
         sign = "✓" if self.clean else "✗"
-        items = "".join(f"<li>{html.escape(line)}</li>" for line in self._details())
         first = self.first
         keys = next((replayed.keys for replayed in self.replays if replayed.divergence is first), None)
-        shown = "" if keys is None or first is None else _table(keys, first)
-        return f"<p><strong>{sign} {html.escape(self._title())}</strong></p><ul>{items}</ul>{shown}"
+        shown = None if keys is None or first is None else _table(keys, first)
+        return joined(listed(tag("strong", f"{sign} {self._title()}"), self._details()), shown)
 
 
 def with_ranked_suspects(
@@ -193,10 +192,10 @@ def _explanation(first: AuditDivergence) -> list[str]:
     return lines
 
 
-def _table(keys: pd.DataFrame, first: AuditDivergence) -> str:
+def _table(keys: pd.DataFrame, first: AuditDivergence) -> Html:
     renamed = keys.head(_SHOWN).rename(columns=lambda name: _column_title(str(name)))
-    caption = html.escape(f"{first.table} at epoch {first.epoch}: the first keys that differ")
-    return f"<p>{caption}</p>{as_html(renamed)}"
+    caption = f"{first.table} at epoch {first.epoch}: the first keys that differ"
+    return joined(tag("p", caption), as_html(renamed))
 
 
 def _column_title(name: str) -> str:

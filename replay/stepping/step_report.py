@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from streamstate.errors import InvalidArgumentError, StreamStateError
 from streamstate.replay.stepping.fork_capture import ForkCapture
+from streamstate.snapshots.calls.html import joined, listed, paragraphs, tag
 from streamstate.snapshots.spark.plan_graph import PlanGraph, graph_of
 from streamstate.state_inspect import Diff, History
 
@@ -125,10 +125,10 @@ class StepReport:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<li>{html.escape(_line(run))}</li>" for run in self.epochs[-_SHOWN:])
-        hidden = len(self.epochs) - _SHOWN
-        note = f"<p>The last {_SHOWN} of {len(self.epochs):,} epochs.</p>" if hidden > 0 else ""
-        return f"<p><b>{html.escape(self._title())}</b>: {html.escape(self.reason)}</p><ul>{rows}</ul>{note}"
+        headline = (tag("b", self._title()), f": {self.reason}")
+        more = len(self.epochs) > _SHOWN
+        note = f"The last {_SHOWN} of {len(self.epochs):,} epochs." if more else ""
+        return joined(listed(headline, map(_line, self.epochs[-_SHOWN:])), paragraphs([note]))
 
     def _title(self) -> str:
         return f"{len(self.epochs):,} {'epoch' if len(self.epochs) == 1 else 'epochs'}, now at {self.epoch}"

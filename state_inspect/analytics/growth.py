@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.calls.html import joined, tag
 from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.snapshots.store.duckdb_sql import listed, same
 from streamstate.snapshots.store.entries import Entry
@@ -143,7 +144,7 @@ class StaleKeys:
 
     def _repr_html_(self) -> str:
         summary = f"{self.count:,} of {self.rows:,} keys ({self.share:.1%}) have not changed since epoch {self.since}."
-        return f"{as_html(self.page())}<p>{summary}</p>"
+        return joined(as_html(self.page()), tag("p", summary))
 
     def _schema(self) -> pa.Schema:
         return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._table.columns])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import UnknownEpochError, choices
+from streamstate.snapshots.calls.html import Html, joined, paragraphs, tag
 from streamstate.state_inspect.branches.branch_diff import branch_diff, common_table
 from streamstate.state_inspect.branches.compared_epochs import KINDS, ComparedEpochs, ComparedTable, compare_table
 from streamstate.state_inspect.captured_query import QueryHistory
@@ -205,18 +205,18 @@ class Comparison:
         return "\n".join([f"<{title}>", *rest])
 
     def _repr_html_(self) -> str:
-        title, *rest = (html.escape(line) for line in self._summary())
+        title, *rest = self._summary()
         frame = self.epochs()
         differing = frame[frame[[*KINDS]].sum(axis="columns") > 0]
         shown = differing.head(_SHOWN).drop(columns=["fingerprint", "other_fingerprint"])
-        parts = [f"<p><strong>{title}</strong></p>", *(f"<p>{line}</p>" for line in rest)]
+        parts = [paragraphs([tag("strong", title), *rest])]
         if len(shown):
             numbers = {name: shown[name].map("{:,}".format) for name in ("rows", "other_rows", *KINDS)}
-            parts.append(str(shown.assign(**numbers).to_html(index=False)))
+            parts.append(Html(shown.assign(**numbers).to_html(index=False)))
         if len(differing) > len(shown):
             more = f"The first {len(shown)} of {len(differing):,} rows that differ; epochs() returns all of them."
-            parts.append(f"<p>{more}</p>")
-        return "".join(parts)
+            parts.append(tag("p", more))
+        return joined(parts)
 
 
 def _value_places(diff: Diff) -> Iterator[tuple[str, int]]:

@@ -8,7 +8,6 @@ Systems", 1989, with queries as processes.)
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
@@ -18,6 +17,7 @@ from typing import Any, Self
 import pandas as pd
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownQueryError
+from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.cuts.choice import By, Choice, chosen
 from streamstate.state_inspect.snapshot import Snapshot
@@ -116,7 +116,7 @@ class Cut:
 
     def _repr_html_(self) -> str:
         frame = self._frame([_total(snapshot.known_rows().values()) for snapshot in self._snapshots.values()])
-        return f"{frame.to_html(index=False, na_rep='not counted')}<p>{html.escape(self.note)}</p>"
+        return joined(Html(frame.to_html(index=False, na_rep="not counted")), tag("p", self.note))
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

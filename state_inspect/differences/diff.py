@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.calls.html import joined, tag
 from streamstate.snapshots.checkpoint.operators import HASH
 from streamstate.state_inspect.branches.ancestors import branch_names
 from streamstate.state_inspect.captured_query import QueryHistory
@@ -62,7 +62,7 @@ class DiffSummary:
         return ", ".join(f"{count:,} {change}" for change, count in self.counts.items())
 
     def _repr_html_(self) -> str:
-        return f"<p>{self._counted()}</p>" + (as_html(self.columns, missing="") if len(self.columns) else "")
+        return joined(tag("p", self._counted()), as_html(self.columns, missing="") if len(self.columns) else None)
 
 
 class Diff:
@@ -303,19 +303,18 @@ class Diff:
 
     def _repr_html_(self) -> str:
         counts = " ".join(f"{sign}{count:,}" for sign, count in zip("+\u2212~", self.counts.values(), strict=True))
-        ends = html.escape(" → ".join(self._ends()))
-        left_out = html.escape(self._not_compared())
-        title = f"{html.escape(self.table)}: {ends} ({counts}: added, removed, changed{left_out})"
+        ends, left_out = " → ".join(self._ends()), self._not_compared()
+        title = f"{self.table}: {ends} ({counts}: added, removed, changed{left_out})"
         with self.held() as held:
             rows = held.page(limit=_SHOWN, **held.opening_order())
         summary = self.summary().columns
-        parts = [f"<p>{title}</p>"]
+        parts = [tag("p", title)]
         if len(summary):
             parts.append(as_html(summary, missing=""))
         parts.append(as_html(rows, missing=""))
         if len(self) > len(rows):
-            parts.append(f"<p>The first {len(rows)} of {len(self):,} keys; page() and movers() return more.</p>")
-        return "".join(parts)
+            parts.append(tag("p", f"The first {len(rows)} of {len(self):,} keys; page() and movers() return more."))
+        return joined(parts)
 
     def _columns(self) -> dict[str, str]:
         """Return the page's columns by their names in the statements."""

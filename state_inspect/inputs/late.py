@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.calls.html import joined, paragraphs, tag
 from streamstate.snapshots.checkpoint.operators import operator_number
 from streamstate.state_inspect.frames import as_html, as_text
-from streamstate.state_inspect.inputs.shown_rows import LATENESS, InputOfEpoch, LateSides, paragraph
+from streamstate.state_inspect.inputs.shown_rows import LATENESS, InputOfEpoch, LateSides
 from streamstate.state_inspect.results.results import state_name
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.suspects.suspect import Suspect
@@ -86,8 +87,8 @@ class Late(LateSides):
         return "\n".join(filter(None, [self._title(), shown, *self._notes()]))
 
     def _repr_html_(self) -> str:
-        rows = as_html(self.rows) if self.count() else ""
-        return paragraph(self._title()) + rows + "".join(map(paragraph, self._notes()))
+        rows = as_html(self.rows) if self.count() else None
+        return joined(tag("p", self._title()), rows, paragraphs(self._notes()))
 
     def _title(self) -> str:
         said = f"op{self.operator}, epoch {self.epoch}: "

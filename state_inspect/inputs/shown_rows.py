@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -121,8 +120,3 @@ class LateSides(InputSides):
         latest = {side: rows.orderBy(F.col(LATENESS).desc()) for side, rows in self.sides.items()}
         with self.bound():
             return {side: fetched_frame(source_rows(rows, LATENESS).limit(SHOWN)) for side, rows in latest.items()}
-
-
-def paragraph(text: str) -> str:
-    """Return a text as HTML; nothing if it is empty."""
-    return f"<p>{html.escape(text)}</p>" if text else ""

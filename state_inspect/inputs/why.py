@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from streamstate.snapshots.calls.html import joined, paragraphs, tag
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.cause_rules import WATERMARK
 from streamstate.state_inspect.frames import as_html, as_text
@@ -21,7 +22,7 @@ from streamstate.state_inspect.inputs.key_change import (
     row_text,
 )
 from streamstate.state_inspect.inputs.sessions import StateSessions
-from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, LateSides, paragraph
+from streamstate.state_inspect.inputs.shown_rows import InputOfEpoch, InputSides, LateSides
 from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
@@ -81,12 +82,12 @@ class Why(StateChange, InputSides):
 
     def _repr_html_(self) -> str:
         values = self.changes if self.is_join else self._values_frame()
-        parts = [paragraph(self._title()), as_html(values)]
+        parts = [tag("p", self._title()), as_html(values)]
         if len(self.rows):
-            parts += [paragraph("The input:"), as_html(self.rows)]
+            parts += [tag("p", "The input:"), as_html(self.rows)]
         if self.dropped:
-            parts += [paragraph("The late rows:"), as_html(self.late_rows.rows)]
-        return "".join([*parts, *map(paragraph, self._notes())])
+            parts += [tag("p", "The late rows:"), as_html(self.late_rows.rows)]
+        return joined(parts, paragraphs(self._notes()))
 
     def _values_frame(self) -> pd.DataFrame:
         """Return the key's row before and after; empty where there was none."""

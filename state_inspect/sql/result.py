@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import pandas as pd
 import pyarrow as pa
 
+from streamstate.snapshots.calls.html import joined, tag
 from streamstate.state_inspect.frames import as_html, as_text, to_pandas, to_polars
 from streamstate.state_inspect.sql.user_data import spark_frame
 
@@ -131,7 +132,7 @@ class Result:
         return f"{as_text(self._first())}\n{self._size()}"
 
     def _repr_html_(self) -> str:
-        return f"{as_html(self._first())}<p>{self._size()}</p>"
+        return joined(as_html(self._first()), tag("p", self._size()))
 
     def _first(self) -> pd.DataFrame:
         if self._rows is None and self._engine.repeatable:

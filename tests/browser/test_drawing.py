@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from browser.lab import wait_until
+from streamstate.snapshots.calls.html import Html
 from streamstate.widgets.live.live_view import UNFINISHED, Live
 from streamstate.widgets.model import Drawing, ViewModel
 
@@ -48,9 +49,9 @@ class SlowModel(ViewModel[Place]):
         """Nothing."""
         return ""
 
-    def html(self, drawing: Drawing) -> str:
+    def html(self, drawing: Drawing) -> Html:
         """Nothing."""
-        return ""
+        return Html()
 
 
 class RecordingPage:

@@ -20,11 +20,11 @@ from browser.stores import HOSTILE, START, State, Written
 from browser.test_views import _Tags
 from streamstate.errors import InvalidArgumentError, UnknownColumnError, UnknownTableError
 from streamstate.widgets import Focus, KeyHistoryView
-from streamstate.widgets.key_life.actions import PLOTS, KeySelection
-from streamstate.widgets.key_life.drawing import KeyHistoryDrawing
-from streamstate.widgets.key_life.model import KeyLifeModel
-from streamstate.widgets.key_life.plots import GAPS, column_chart
-from streamstate.widgets.key_life.story import EpochRuns, Story, ValueRun, binned, kind_of, runs_of, story_of
+from streamstate.widgets.key_history.actions import PLOTS, KeySelection
+from streamstate.widgets.key_history.drawing import KeyHistoryDrawing
+from streamstate.widgets.key_history.model import KeyHistoryModel
+from streamstate.widgets.key_history.plots import GAPS, column_chart
+from streamstate.widgets.key_history.story import EpochRuns, Story, ValueRun, binned, kind_of, runs_of, story_of
 
 KEY = {"carrier": "C01", "origin": "JFK"}
 
@@ -37,7 +37,7 @@ def delays(stored: Path) -> ss.History:
 
 def drawn(history: ss.History, key: dict[str, Any] | None = None, **chosen: Any) -> KeyHistoryDrawing:
     """The drawing of a selection."""
-    found = KeyLifeModel(history).drawing(KeySelection(key=key, **chosen)).kept
+    found = KeyHistoryModel(history).drawing(KeySelection(key=key, **chosen)).kept
     assert isinstance(found, KeyHistoryDrawing)
     return found
 
@@ -140,9 +140,9 @@ def test_a_plot_shows_the_cause(delays: ss.History) -> None:
     rows = [row for row in found.plots.charts[0].rows if row["kind"] == "value"]
     frame = delays.key_history("op0", **KEY).set_index("epoch")
     assert [row["cause"] for row in rows] == [frame["cause"][row["epoch"]] for row in rows]
-    clicked = KeyLifeModel(delays).acted(KeySelection(key=KEY), "change", {"row": [rows[-1]["row"]]}, found)
+    clicked = KeyHistoryModel(delays).acted(KeySelection(key=KEY), "change", {"row": [rows[-1]["row"]]}, found)
     assert clicked.marked == (rows[-1]["epoch"],)
-    listed = KeyLifeModel(delays).acted(KeySelection(key=KEY), "epoch", 0, found)
+    listed = KeyHistoryModel(delays).acted(KeySelection(key=KEY), "epoch", 0, found)
     assert listed.marked == (found.page.rows[0].epoch,)
 
 
@@ -189,7 +189,7 @@ def test_invalid_keys_are_rejected(delays: ss.History) -> None:
 def test_a_typed_key_has_its_columns_types(stored: Path) -> None:
     """A number is parsed as one; invalid text stays in the field, and the view says what is expected."""
     history = ss.open_store(stored)["hostile"]
-    model, at = KeyLifeModel(history), KeySelection("op1_left")
+    model, at = KeyHistoryModel(history), KeySelection("op1_left")
     assert model.acted(at, "typed", ["7"], None).key == {"k": 7}
     wrong = model.drawing(model.acted(at, "typed", ["seven"], None)).kept
     assert wrong.why_empty == "Invalid k=seven: expected a value of type int64.\nFor example: k 0"
@@ -206,7 +206,7 @@ def test_the_table_is_optional(stored: Path) -> None:
 
 def test_a_key_history_follows_linked_views(delays: ss.History) -> None:
     """It takes a key with its table, and epochs as marks; a table alone changes nothing, because its keys differ."""
-    model, at = KeyLifeModel(delays), KeySelection("op0", KEY, page=2)
+    model, at = KeyHistoryModel(delays), KeySelection("op0", KEY, page=2)
     assert model.focused(at, Focus(key={"k": 1}, table="op1")) == KeySelection("op1", {"k": 1})
     assert model.focused(at, Focus(epoch=3)).marked == (3,)
     assert model.focused(at, Focus(between=(1, 3), key=KEY)) == KeySelection("op0", KEY, (1, 3), page=2)

@@ -47,7 +47,7 @@ def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
     assert lab.failures() == []
     lab.scroll_through()
     expect(lab.page.locator(".streamstate-live")).to_have_count(5)
-    expect(views(lab, "key-life").get_by_role("region", name="Why the key changed")).to_contain_text("2013-01-09")
+    expect(views(lab, "key-history").get_by_role("region", name="Why the key changed")).to_contain_text("2013-01-09")
     history = ss.open_store(lab.server.folder / "streamstate-data" / "store")["delays"]
     wait_until(lambda: history.captured()[-1] == 29, "all files to be captured", LIMIT)
     shown = Shown(views(lab, "browser").last)

@@ -122,7 +122,7 @@ def test_a_call_reads_the_manifest_once(bucket: Bucket, store: ss.Store, history
     assert len(requests) <= 3  # the others are for the other query's manifest and the queries table
 
 
-@pytest.mark.parametrize("view", ["browser", "diffs", "key_life", "timeline", "overview"])
+@pytest.mark.parametrize("view", ["browser", "diffs", "key_history", "timeline", "overview"])
 def test_a_drawing_reads_the_manifest_once(bucket: Bucket, store: ss.Store, history: ss.History, view: str) -> None:
     """All parts of a view show the same epochs."""
     from streamstate import widgets
@@ -130,7 +130,7 @@ def test_a_drawing_reads_the_manifest_once(bucket: Bucket, store: ss.Store, hist
     views: dict[str, Callable[[], Any]] = {
         "browser": lambda: widgets.StateBrowser(history, epoch=7),
         "diffs": lambda: widgets.DiffView(history, 3, 7),
-        "key_life": lambda: widgets.KeyHistoryView(history, "op0", {"key": "a"}),
+        "key_history": lambda: widgets.KeyHistoryView(history, "op0", {"key": "a"}),
         "timeline": lambda: widgets.Timeline(history),
         "overview": lambda: widgets.StoreOverview(store),
     }

@@ -10,7 +10,7 @@ import pytest
 from streamstate.widgets import front
 
 VIEWS = (
-    "browser", "charts_and_words", "comparison", "dashboard", "debugger", "diffs", "key_life", "overview", "page",
+    "browser", "charts_and_words", "comparison", "dashboard", "debugger", "diffs", "key_history", "overview", "page",
     "query_status", "slider", "sql", "timeline",
 )  # fmt: skip
 HOSTS = ("panel_host", "widget_host")

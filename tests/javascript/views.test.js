@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { exampleColumn, runningLine } from "../../widgets/front/debugger.js";
 import { nextOrder, whyNoDifferences } from "../../widgets/front/diff_rows.js";
-import { summaryOf } from "../../widgets/front/key_life.js";
+import { summaryOf } from "../../widgets/front/key_history.js";
 import { tableNames } from "../../widgets/front/overview.js";
 import { hintFor, titleOf } from "../../widgets/front/page.js";
 import { isLight, parametersOf } from "../../widgets/front/plots.js";

@@ -10,8 +10,7 @@ from branch_stores import counting
 
 import streamstate as ss
 from streamstate.widgets import ComparisonView
-from streamstate.widgets.comparison.drawing import ComparisonDrawing
-from streamstate.widgets.comparison.model import KEYS
+from streamstate.widgets.comparison import KEYS, ComparisonDrawing
 
 
 @pytest.fixture

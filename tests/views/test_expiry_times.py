@@ -17,8 +17,8 @@ from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.model import BrowserModel
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.diffs.model import DiffModel
-from streamstate.widgets.key_life.actions import KeySelection
-from streamstate.widgets.key_life.model import KeyLifeModel
+from streamstate.widgets.key_history.actions import KeySelection
+from streamstate.widgets.key_history.model import KeyHistoryModel
 
 DUE = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 MILLISECONDS = int(DUE.timestamp() * 1000)
@@ -70,7 +70,7 @@ def test_a_diff_says_by_how_much_time_they_moved(timeouts: ss.History) -> None:
 
 def test_a_key_s_history_draws_them_as_times(timeouts: ss.History) -> None:
     """On an axis of time."""
-    message = KeyLifeModel(timeouts).drawing(KeySelection("op0", {"key": "a"})).message
+    message = KeyHistoryModel(timeouts).drawing(KeySelection("op0", {"key": "a"})).message
     assert timestamp(DUE) in str(message["page"])
     assert str(MILLISECONDS) not in str(message)
 

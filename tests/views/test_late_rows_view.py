@@ -10,7 +10,7 @@ import pytest
 
 from streamstate.widgets import LateRowsView
 from streamstate.widgets.charts_and_words import ChartsAndWords
-from streamstate.widgets.late_rows.drawing import BINS, DELAY, LONGEST
+from streamstate.widgets.late_rows import BINS, DELAY, LONGEST
 
 REASON = "The input of epoch 2 of q has changed: <b>file</b> is gone."
 

@@ -16,7 +16,7 @@ import streamstate as ss
 from streamstate.widgets.address_fields import LONGEST, address_parts, restored
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.diffs.actions import DiffSelection
-from streamstate.widgets.key_life.actions import KeySelection
+from streamstate.widgets.key_history.actions import KeySelection
 from streamstate.widgets.model import SIZES
 from streamstate.widgets.page import serve
 from streamstate.widgets.page.address import Address

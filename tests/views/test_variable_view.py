@@ -16,10 +16,10 @@ from streamstate.snapshots.checkpoint.bindings import Version
 from streamstate.variables.notifications import Change
 from streamstate.widgets import Timeline, VariableSlider, VariableView
 from streamstate.widgets.charts_and_words import ChartsAndWords
+from streamstate.widgets.model import NoSelection
 from streamstate.widgets.timeline.actions import TimelineSelection
 from streamstate.widgets.timeline.drawing import TimelineDrawing
 from streamstate.widgets.timeline.model import TimelineModel
-from streamstate.widgets.variables.model import VariableSelection
 
 
 @pytest.fixture
@@ -87,12 +87,12 @@ def test_beside_a_query_a_number_is_drawn_by_the_epochs_that_saw_it(
 def test_a_new_version_changes_only_data(limit: ss.SharedVariable, query: BoundQuery) -> None:
     """A page draws a plot anew only if its specification differs; without a new version there is nothing to draw."""
     model = VariableView(limit, query=query.history).model
-    before, newest = model.drawing(VariableSelection()).message, model.newest()
+    before, newest = model.drawing(NoSelection()).message, model.newest()
     assert model.newest() == newest
     limit.set(20.0)
     assert model.newest() != newest
     query.epoch(limit)
-    after = model.drawing(VariableSelection()).message
+    after = model.drawing(NoSelection()).message
     assert [chart["spec"] for chart in after["charts"]] == [chart["spec"] for chart in before["charts"]]
     assert after["charts"] != before["charts"]
 

@@ -24,8 +24,8 @@ from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.model import BrowserModel
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.diffs.model import DiffModel
-from streamstate.widgets.key_life.actions import KeySelection
-from streamstate.widgets.key_life.model import KeyLifeModel
+from streamstate.widgets.key_history.actions import KeySelection
+from streamstate.widgets.key_history.model import KeyHistoryModel
 from streamstate.widgets.model import Drawing
 from streamstate.widgets.page import serve
 from streamstate.widgets.page.address import Address
@@ -76,7 +76,7 @@ def column(panel: WhyPanel, title: str, name: str) -> list[str]:
 
 def test_a_change_of_a_key_is_explained_after_the_rest_is_drawn(history: ss.History, folder: Path) -> None:
     """Before, after and all rows of the input that fell on the key; what was read is not read again."""
-    model = KeyLifeModel(history)
+    model = KeyHistoryModel(history)
     at = KeySelection(key=KEY)
     assert model.drawing(at).message["why_not"] == ""
     at = model.acted(at, "why", 2, None)
@@ -145,7 +145,7 @@ def test_the_history_of_a_row_in_the_browser_is_explained(history: ss.History, f
 
 def test_files_that_are_gone_are_named_and_can_be_asked_for_again(history: ss.History, folder: Path) -> None:
     """The panel shows the error and does not try again by itself."""
-    model = KeyLifeModel(history)
+    model = KeyHistoryModel(history)
     at = model.acted(KeySelection(key=KEY), "why", 1, None)
     file = folder / "left" / "1.parquet"
     file.rename(folder / "1.parquet")
@@ -165,7 +165,7 @@ def test_a_served_page_says_that_it_shows_no_input(history: ss.History) -> None:
     for view in views:
         view.model.serve()
         assert "The owner of a query sees" in view.model.drawing(view.selection).message["why_not"]
-    model = KeyLifeModel(history)
+    model = KeyHistoryModel(history)
     model.serve()
     drawing = model.drawing(KeySelection(key=KEY))
     assert model.acted(KeySelection(key=KEY), "change", {"row": [0]}, drawing.kept).why is None
@@ -191,7 +191,7 @@ def test_the_owner_of_a_served_page_sees_the_input(history: ss.History, folder: 
 def test_without_a_plan_the_view_says_how_to_give_it(tmp_path: Path) -> None:
     """No button leads to an error."""
     write(tmp_path, [{"a": 1}, {"a": 2}])
-    drawing = KeyLifeModel(ss.open_store(tmp_path)["q"]).drawing(KeySelection("op0", {"key": "a"}))
+    drawing = KeyHistoryModel(ss.open_store(tmp_path)["q"]).drawing(KeySelection("op0", {"key": "a"}))
     assert 'streamstate.describe(store, "q", build_query)' in drawing.message["why_not"]
 
 
@@ -227,7 +227,7 @@ def test_a_join_shows_the_changes_and_the_input_of_both_sides(
     query = read(spark, folder / "left").join(right, F.expr(JOINED))
     history, _ = run(query, tmp_path, "append")
     key: Any = {"field0": "a", "index": 0}
-    panel = explained(KeyLifeModel(history).drawing(KeySelection("op0_left", key, why=2)))
+    panel = explained(KeyHistoryModel(history).drawing(KeySelection("op0_left", key, why=2)))
     assert panel.problem == ""
     titles = [table.title for table in panel.tables]
     assert {"Changes of op0_left", "Input, left side", "Input, right side"} <= {*titles}

@@ -1,4 +1,4 @@
-"""What a person chose in a state browser, and what each action (a slider move, a sort, a filter) changes."""
+"""The selection of a state browser, and its changes by actions: a slider move, a sort, a filter."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class BrowserSelection:
 
     @property
     def following(self) -> bool:
-        """Whether the view follows the newest epoch."""
+        """True if the view follows the newest epoch."""
         return self.epoch is None
 
 
 def acted(now: BrowserSelection, action: str, value: Any) -> BrowserSelection:
-    """The selection after an action of the page. An invalid action changes nothing."""
+    """Return the selection after an action of the page. An invalid action changes nothing."""
     return applied(_ACTIONS, now, action, value)
 
 

@@ -1,4 +1,4 @@
-"""How a row that is shown can be read again: as a magic, in SQL and in Python, as texts to copy."""
+"""Texts to copy that read a row again: a magic, SQL and Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAYS = ("magic", "SQL", "Python")
 
 
 def beginnings(table: StateTable, store: str) -> dict[str, str]:
-    """What each text begins with, before the key: the query, the table and the epoch."""
+    """Return the beginning of each text, before the key: the query, the table and the epoch."""
     query, epoch = table.history.name, table.epoch
     relation = ".".join(map(quoted, [query, *table.name.split(".")]))
     return {
@@ -29,7 +29,7 @@ def beginnings(table: StateTable, store: str) -> dict[str, str]:
 
 
 def endings(table: StateTable, key: Mapping[str, Any]) -> list[str]:
-    """A key, in the order of :data:`WAYS`; nothing for a key that is too long to be copied."""
+    """Return a key, in the order of :data:`WAYS`; nothing for a key that is too long to be copied."""
     kinds = {name: table.intervals.kind(name) for name in key}
     texts = [in_magic(key), in_sql(key, table.intervals.schema, kinds), f"{arguments(key)})"]
     return [] if sum(map(len, texts)) > LONGEST * len(WAYS) else texts

@@ -1,4 +1,4 @@
-"""What a state browser shows: the drawing as plain data, as JSON for a page, as text and as still HTML.
+"""The drawing of a state browser: plain data, JSON for a page, text and still HTML.
 
 Only one page of rows is ever turned into cells; sorting, filtering and counting happen in the state table.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html
 from streamstate.state_inspect.expiry_times import expiry
 from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.browser.actions import BrowserSelection
@@ -27,7 +28,7 @@ class BrowserColumn:
     expires: bool = False
 
     def cell(self, value: Any) -> Cell:
-        """A value of the column."""
+        """Return a value of the column."""
         return cell(expiry(value) if self.expires else value)
 
 
@@ -46,7 +47,7 @@ class BrowserRow:
 
 @dataclass(frozen=True)
 class ColumnWindow:
-    """Which value columns of a wide table are shown: ``shown`` from ``first`` on, of those whose name was found."""
+    """The visible value columns of a wide table: ``shown`` from ``first`` on, of those whose name was found."""
 
     first: int
     shown: int
@@ -68,7 +69,7 @@ class BrowserPage:
     window: ColumnWindow | None = None
 
     def message(self) -> dict[str, Any]:
-        """The page as JSON types; written out, because ``asdict`` is slow for thousands of cells."""
+        """Return the page as JSON types; written out, because ``asdict`` is slow for thousands of cells."""
         rows = [
             {
                 "mark": row.mark,
@@ -100,7 +101,7 @@ class WholeValue:
 
 @dataclass(frozen=True)
 class ChangeCounts:
-    """How many keys differ from the previous epoch."""
+    """The number of keys that differ from the previous epoch."""
 
     since: int
     added: int
@@ -169,11 +170,11 @@ class BrowserDrawing:
 
     @property
     def waiting(self) -> bool:
-        """Whether no epoch has been captured yet."""
+        """True if no epoch has been captured yet."""
         return self.epoch is None
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types, epochs as ranges."""
+        """Return the drawing as JSON types, epochs as ranges."""
         chosen = dict(vars(self.selection))
         for large in ("key", "cell"):
             del chosen[large]
@@ -190,12 +191,14 @@ class BrowserDrawing:
         return content
 
     def text(self) -> str:
-        """The drawing as a line of text."""
+        """Return the drawing as a line of text."""
         return f"{self.name}: " + " · ".join(self._parts())
 
-    def html(self) -> str:
-        """The drawing as a table, without scripts."""
-        return frame(self.name, self._parts(), "" if self.waiting else self._body(), "".join(self._notes()))
+    def html(self) -> Html:
+        """Return the drawing as a table, without scripts."""
+        why = self.why.html() if self.why else None
+        body = () if self.waiting else (self._table(), why)
+        return frame(self.name, self._parts(), *body, note="".join(self._notes()))
 
     def _parts(self) -> Iterator[str]:
         if self.waiting:
@@ -218,10 +221,7 @@ class BrowserDrawing:
         if window := self.page.window:
             yield f"{window.shown} of {window.total} value columns. "
 
-    def _body(self) -> str:
-        return self._table() + (self.why.html() if self.why else "")
-
-    def _table(self) -> str:
+    def _table(self) -> Html:
         return table(
             f"State table {self.table} of {self.name} at epoch {self.epoch}",
             [f"{column.name} (key)" if column.key else column.name for column in self.page.columns],

@@ -55,7 +55,7 @@ class _Found:
 
 
 def slider_marks(name: str, entries: Sequence[Entry], forks: Sequence[ForkPoint] = ()) -> SliderMarks:
-    """The marks of a query's epochs, from its manifest and from the store's forks."""
+    """Return the marks of a query's epochs, from its manifest and from the store's forks."""
     captured = [entry.epoch for entry in entries if entry.captured]
     if not captured:
         return SliderMarks()
@@ -96,7 +96,7 @@ def _forks(name: str, captured: Sequence[int], forks: Iterable[ForkPoint]) -> It
 
 
 def _drawn(kind: MarkKind, found: Sequence[_Found], end: int) -> Iterator[SliderMark]:
-    """One by one, or merged if there are too many to tell apart."""
+    """Yield one by one, or merged if there are too many to tell apart."""
     if len(found) <= APART:
         yield from (SliderMark(kind, _place(mark.position, end), mark.title) for mark in found)
         return

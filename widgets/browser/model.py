@@ -58,17 +58,17 @@ class BrowserModel(ViewModel[BrowserSelection]):
         self._why = WhyReader(history)
 
     def newest(self) -> object:
-        """The captured epochs, and whether changes can be explained."""
+        """Return the captured epochs, and whether changes can be explained."""
         with self._lock:
             return self.history.captured(), self._why.why_not()
 
     def view(self, selection: BrowserSelection, *, whole: bool = True) -> BrowserDrawing:
-        """The table at its epoch, and what changed; without ``whole``, what takes long to find is left out."""
+        """Return the table at its epoch, and its changes; without ``whole``, only those that are quick to find."""
         with self._lock:
             shown = replace(self._view(selection, whole=whole), why_not=self._why.why_not())
         if selection.why is None or shown.history is None or shown.table is None:
             return shown
-        # Without the lock: reading takes seconds, and the page goes on to act.
+        # Without the lock: reading takes seconds, and the page may act meanwhile.
         return replace(shown, why=self._why.panel(shown.table, selection.key or {}, selection.why, whole=whole))
 
     def serve(self) -> None:
@@ -77,7 +77,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
 
     @consistent_read()
     def quick(self, selection: BrowserSelection) -> Drawing:
-        """The drawing without counts and an explanation that take long; the next drawing has them."""
+        """Return the drawing without counts and an explanation that take long; the next drawing has them."""
         view = self.view(selection, whole=False)
         if view.epoch is not None and view.table is not None:
             state = state_name(self.history.recorded, view.table)
@@ -85,7 +85,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         return Drawing(view.message(), view, unfinished=view.counting or (view.why is not None and view.why.busy))
 
     def acted(self, selection: BrowserSelection, action: str, value: Any, kept: Any) -> BrowserSelection:
-        """The selection after an action. A page names rows by number, never by value."""
+        """Return the selection after an action. A page names rows by number, never by value."""
         if action in ("key", "cell") and value is not None:
             value = _clicked(value, kept) if kept else getattr(selection, action)
         if action == "why":
@@ -93,15 +93,15 @@ class BrowserModel(ViewModel[BrowserSelection]):
         return acted(selection, action, value)
 
     def playing(self, selection: BrowserSelection) -> bool:
-        """Whether the epochs play."""
+        """True if the epochs play."""
         return selection.playing
 
     def paused(self, selection: BrowserSelection) -> BrowserSelection:
-        """The same epoch, paused."""
+        """Return the same epoch, paused."""
         return replace(selection, playing=False)
 
     def played(self, selection: BrowserSelection) -> BrowserSelection:
-        """The next captured epoch; playing stops at the last one."""
+        """Return the next captured epoch; playing stops at the last one."""
         with self._lock:
             captured = self.history.captured()
         after = bisect_right(captured, selection.epoch or 0)
@@ -110,11 +110,11 @@ class BrowserModel(ViewModel[BrowserSelection]):
         return replace(selection, epoch=captured[after])
 
     def focus(self, selection: BrowserSelection) -> Focus:
-        """The epoch, the table and the key."""
+        """Return the epoch, the table and the key."""
         return Focus(selection.epoch, table=selection.table, key=selection.key, live=selection.following)
 
     def focused(self, selection: BrowserSelection, focus: Focus) -> BrowserSelection:
-        """The table, epoch and key of another view; of two epochs the later."""
+        """Return the table, epoch and key of another view; of two epochs the later."""
         moved = selection
         if focus.table is not None and focus.table != chosen_table(self.history, selection.table):
             moved = acted(moved, "table", focus.table)
@@ -127,7 +127,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         return moved if same else acted(moved, "key", focus.key)
 
     def saved_actions(self, selection: BrowserSelection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
-        """What changed, the other tables, the orders of the first columns, the next pages, and histories of rows."""
+        """Return the next likely actions: changed rows, other tables, orders, pages, and histories of rows."""
         view: BrowserDrawing = drawing.kept
         orders, rows = (_SAVED_WIDE,) * 2 if view.page.window else (_SAVED_ORDERS, selection.size)
         if view.why is not None:
@@ -148,7 +148,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
             chosen_table(self.history, selection.table)
 
     def release(self) -> None:
-        """Drop what is cached between drawings."""
+        """Drop the cache between drawings."""
         self._ahead.stop()
         with self._lock:
             self._rows.forget()
@@ -198,7 +198,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         )
 
     def _counted(self, table: str, before: int | None, epoch: int, *, whole: bool) -> ChangeCounts | None:
-        """How many keys differ from the previous epoch; None if there is none, or if counting is left for later."""
+        """Count the keys that differ from the previous epoch; None without one, or if counting is left for later."""
         if before is None:
             return None
         known = self._counts.get((table, before, epoch))
@@ -211,7 +211,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         return known
 
     def _value(self, table: StateTable, before: int | None, selection: BrowserSelection) -> WholeValue | None:
-        """The whole value of the cell that is open; if its key was just removed, the value before."""
+        """Return the whole value of the cell that is open; if its key was just removed, the value before."""
         if selection.cell is None:
             return None
         key, column = selection.cell
@@ -221,7 +221,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
         return None if held is None or column not in held else whole_value(column, key, held[column])
 
     def _marks(self, entries: Sequence[Entry]) -> SliderMarks:
-        """The marks of the slider, updated when there are new epochs."""
+        """Return the marks of the slider, updated when there are new epochs."""
         now = time.monotonic()
         if not self._forks[0] or now - self._forks[0] > _FORKS:
             self._forks = now, self.history.forks()
@@ -232,7 +232,7 @@ class BrowserModel(ViewModel[BrowserSelection]):
 
 
 def _clicked(value: Any, kept: BrowserDrawing) -> Any:
-    """The key of a row, or the key and column of a cell; None if there is no such row."""
+    """Return the key of a row, or the key and column of a cell; None if there is no such row."""
     if not isinstance(value, Mapping):
         return clicked(kept.page.keys, value)
     key, column = clicked(kept.page.keys, value.get("row")), clicked(kept.page.columns, value.get("column"))
@@ -240,7 +240,7 @@ def _clicked(value: Any, kept: BrowserDrawing) -> Any:
 
 
 def _facts(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """What the manifest records for the epoch."""
+    """Return the manifest's facts about the epoch."""
     known = (("committed", snapshot.committed_at), ("watermark", snapshot.watermark))
     return [(label, _moment(value)) for label, value in known if value is not None]
 

@@ -25,7 +25,7 @@ from streamstate.widgets.browser.drawing import (
     KeyPanelRow,
     WholeValue,
 )
-from streamstate.widgets.key_life.story import KEYFRAME, OWN, change_of
+from streamstate.widgets.key_history.story import KEYFRAME, OWN, change_of
 from streamstate.widgets.model import chosen_row, first_row
 from streamstate.widgets.still import MARKS
 
@@ -76,7 +76,7 @@ class RowReader:
         self._matching: dict[Any, int | str] = {}
 
     def forget(self) -> None:
-        """Drop what is cached."""
+        """Drop the cache."""
         self._matching.clear()
 
     def state_page(
@@ -87,7 +87,7 @@ class RowReader:
         selection: BrowserSelection,
         total: int,
     ) -> tuple[BrowserPage, str]:
-        """A page of the state, marked since the epoch ``before``, and what is wrong with the filters."""
+        """Return a page of the state, marked since the epoch ``before``, and the problem of the filters."""
         found, start, matching, problem = self._found(table, table, selection, None, total)
         held_now = records(found)
         keys = [{name: record[name] for name in table.key_columns} for record in held_now]
@@ -108,7 +108,7 @@ class RowReader:
         selection: BrowserSelection,
         total: int,
     ) -> tuple[BrowserPage, str]:
-        """A page of the rows added, changed or removed since ``before``, and what is wrong with the filters."""
+        """Return a page of the rows added, changed or removed since ``before``, and the problem of the filters."""
         from streamstate.state_inspect.differences.changed_rows import ChangedRows  # loads pandas, which is slow
 
         among = ChangedRows(self._history, table.name, before, table.epoch)
@@ -125,7 +125,7 @@ class RowReader:
     def _found(
         self, among: Any, table: StateTable, selection: BrowserSelection, before: int | None, total: int
     ) -> tuple[Any, int, int, str]:
-        """A page, its first row, the number of matching rows, and what is wrong with the filters.
+        """Return a page, its first row, the number of matching rows, and the problem of the filters.
 
         ``among`` counts rows and reads pages of them, ``before`` is the previous epoch if only changes are shown, and
         ``total`` the number of rows without a filter. Filters that fail or take too long are left out, and are not
@@ -154,7 +154,7 @@ class RowReader:
 
 
 def _copied(page: BrowserPage, table: StateTable) -> BrowserPage:
-    """A page with the texts that read each row again."""
+    """Return a page with the texts that read each row again."""
     rows = [replace(row, copies=endings(table, key)) for row, key in zip(page.rows, page.keys, strict=True)]
     return replace(page, rows=rows)
 
@@ -162,7 +162,7 @@ def _copied(page: BrowserPage, table: StateTable) -> BrowserPage:
 def _page(
     among: Any, table: StateTable, selection: BrowserSelection, matching: int, filters: Mapping[str, Any]
 ) -> tuple[Any, int]:
-    """A page and its first row, sorted if the table has the column at this epoch."""
+    """Return a page and its first row, sorted if the table has the column at this epoch."""
     known = {*table.key_columns, *table.value_columns}
     order_by = selection.order_by if selection.order_by in known else None
     start = first_row(selection.page, selection.size, matching)
@@ -178,7 +178,7 @@ def remember(cache: dict[Any, Any], at: object, value: object) -> None:
 
 
 def table_at(history: History, name: str, epoch: int) -> StateTable | None:
-    """A state table at an epoch; None if it did not exist yet."""
+    """Return a state table at an epoch; None if it did not exist yet."""
     snapshot = history.at(epoch)
     if state_of(name)[1]:
         return snapshot.table(name) if snapshot.has_result(state_of(name)[0]) else None
@@ -194,7 +194,7 @@ def _row(record: StateRecord, columns: Sequence[BrowserColumn], mark: str = "") 
 
 
 def _marked(now: StateRecord, was: StateRecord | None, columns: Sequence[BrowserColumn]) -> BrowserRow:
-    """A row with the old value of each cell that differs; a column that was added since was null.
+    """Return a row with the old value of each cell that differs; a column that was added since was null.
 
     Columns that are not shown count for the mark, too.
     """
@@ -220,7 +220,7 @@ def key_panel(history: History, table: str, key: Mapping[str, Any], among: Colle
 
 
 def _panel_row(row: tuple[Any, ...], before: tuple[Any, ...] | None, shown: Sequence[int]) -> KeyPanelRow:
-    """A change of a key; columns that are not shown count for the mark, too."""
+    """Return a change of a key; columns that are not shown count for the mark, too."""
     change = change_of(row, before)
     cells = [] if change.gone else [cell(change.values[at]) for at in shown]
     changed = [place for place, at in enumerate(shown) if at in change.differ]
@@ -228,7 +228,7 @@ def _panel_row(row: tuple[Any, ...], before: tuple[Any, ...] | None, shown: Sequ
 
 
 def whole_value(column: str, key: Mapping[str, Any], value: Any) -> WholeValue:
-    """A value as text, not shortened: text as it is, bytes in hexadecimal, nested values as JSON.
+    """Format a value without shortening it: text as it is, bytes in hexadecimal, nested values as JSON.
 
     Example:
         >>> whole_value("legs", {"flight": 1}, {"legs": ["EWR"]}).text
@@ -249,7 +249,7 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> Any:
-    """A JSON value for types that JSON lacks."""
+    """Convert types that JSON lacks."""
     value = plain(value)
     if isinstance(value, bytes):
         return "0x" + value.hex()

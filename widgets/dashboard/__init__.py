@@ -1,1 +1,1 @@
-"""The query dashboard: how a query runs, operator by operator, and how its state is spread."""
+"""The query dashboard: a running query, operator by operator, and the spread of its state."""

@@ -1,17 +1,17 @@
-"""What a dashboard shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a dashboard: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html, joined, paragraphs, tag
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.dashboard.operators import Operators
 from streamstate.widgets.dashboard.spread import StateSpread
 from streamstate.widgets.model import chosen_row
-from streamstate.widgets.still import figure, frame, table, td
+from streamstate.widgets.still import figure, frame, table
 
 _WHOLE = 4_000
 """Characters of an error that a page gets."""
@@ -54,7 +54,7 @@ class DashboardDrawing:
     key: Mapping[str, Any] | None = None
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         return {
             "name": self.name,
             "epoch": self.epoch,
@@ -68,18 +68,16 @@ class DashboardDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text."""
+        """Return the drawing as a line of text."""
         return f"{self.name}: " + " · ".join(self._parts())
 
-    def html(self) -> str:
-        """The drawing as tables and still pictures, without scripts."""
-        troubles = "".join(
-            f"<p><strong>{escape(trouble.what)}:</strong> {escape(trouble.short)}</p>" for trouble in self.troubles
-        )
-        operators = _still_operators(self.operators) if self.operators else ""
-        pictures = "".join(map(figure, self.charts.values()))
-        spread = _still_spread(self.spread) if self.spread else ""
-        return frame(self.name, self._parts(), troubles + operators + pictures + spread)
+    def html(self) -> Html:
+        """Return the drawing as tables and still pictures, without scripts."""
+        troubles = [tag("p", tag("strong", f"{trouble.what}:"), f" {trouble.short}") for trouble in self.troubles]
+        operators = _still_operators(self.operators) if self.operators else None
+        pictures = map(figure, self.charts.values())
+        spread = _still_spread(self.spread) if self.spread else None
+        return frame(self.name, self._parts(), troubles, operators, pictures, spread)
 
     def _parts(self) -> Iterator[str]:
         if self.state:
@@ -109,17 +107,15 @@ def _spread_message(spread: StateSpread, key: Mapping[str, Any] | None) -> dict[
     }
 
 
-def _still_operators(operators: Operators) -> str:
+def _still_operators(operators: Operators) -> Html:
     rows = ([box.label, box.detail, box.figures(), ", ".join(box.tables), box.feeds] for box in operators.boxes)
     heads = ["operator", "of", "figures", "state tables", "feeds"]
-    note = f"<p><small>{escape(operators.note)}</small></p>"
-    return table("Operators", heads, (list(map(td, row)) for row in rows)) + note
+    return joined(table("Operators", heads, rows), tag("p", tag("small", operators.note)))
 
 
-def _still_spread(spread: StateSpread) -> str:
-    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in spread.sentences)
-    picture = f"<figure>{spread.chart().svg()}</figure>" if len(spread.rows) > 1 else ""
+def _still_spread(spread: StateSpread) -> Html:
+    picture = tag("figure", spread.chart().svg()) if len(spread.rows) > 1 else None
     rows = [[*(cell.text for cell in heavy.cells), f"{heavy.writes:,}", f"{heavy.last}"] for heavy in spread.keys]
     heads = [*spread.columns, "writes", "last in epoch"]
-    keys = table("Keys written most often", heads, (list(map(td, row)) for row in rows)) if rows else ""
-    return f"<p><strong>{escape(spread.table)}</strong></p>{sentences}{picture}{keys}"
+    keys = table("Keys written most often", heads, rows) if rows else None
+    return joined(paragraphs([tag("strong", spread.table), *spread.sentences]), picture, keys)

@@ -1,4 +1,4 @@
-"""The figures at the head of a dashboard, what is wrong, and the plots of its rates."""
+"""The figures at the head of a dashboard, its problems, and the plots of its rates."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from streamstate.widgets.chart import ACCENT, CHANGED, Chart
 from streamstate.widgets.dashboard.drawing import QueryTrouble
 from streamstate.widgets.dashboard.watcher import BATCHES, BatchReport, QuerySample
 from streamstate.widgets.number_text import amount, rate, size, span, unit_for
+from streamstate.widgets.plot_forms import quantity
 from streamstate.widgets.timeline.epochs import seconds, seconds_between
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _INTEGERS = "datum.value === floor(datum.value) ? format(datum.value, ',d') : ''
 
 
 def newest_entry(entries: Sequence[Entry]) -> Entry | None:
-    """The newest captured epoch of a manifest; None if there is none."""
+    """Return the newest captured epoch of a manifest; None if there is none."""
     return next((entry for entry in reversed(entries) if entry.captured), None)
 
 
@@ -53,7 +54,7 @@ def facts_of(
 
 
 def troubles_of(sample: QuerySample | None, captured: CaptureStatus | None, *, late: bool) -> list[QueryTrouble]:
-    """What is wrong with the query and its capture; ``late`` says that Spark takes long to answer."""
+    """Return the problems of the query and its capture; ``late`` says that Spark takes long to answer."""
     found = []
     if sample is not None and sample.problem:
         what = {"failed": "The query failed", "unreachable": "Spark does not answer"}.get(
@@ -83,7 +84,7 @@ def _of_epoch(entry: Entry, lags: WatermarkLags) -> Iterator[tuple[str, str]]:
 
 
 def _watermark(entry: Entry, watermark: datetime, lags: WatermarkLags) -> str:
-    """The watermark of an epoch, related to the commit or, in historic data, to the newest event."""
+    """Return the watermark of an epoch, related to the commit or, in historic data, to the newest event."""
     since = behind_commit(entry)
     if since is None:
         return "none yet"
@@ -117,7 +118,7 @@ def _of_capture(newest: Entry | None, captured: CaptureStatus | None) -> Iterato
 
 
 def _line(problem: str) -> str:
-    """The line that says what went wrong; for a Python error, the last of its traceback."""
+    """Return the line that says what went wrong; for a Python error, the last of its traceback."""
     text = problem.partition("=== Streaming Query ===")[0].rpartition("terminated with exception: ")[2]
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
     if _PYTHON in text:
@@ -128,7 +129,7 @@ def _line(problem: str) -> str:
 
 
 def charts(entries: Sequence[Entry], batches: Sequence[BatchReport], lags: WatermarkLags) -> dict[str, Chart]:
-    """The plots of the newest epochs, by name; plots without data are left out.
+    """Return the plots of the newest epochs, by name; plots without data are left out.
 
     Without Spark's reports, because the query does not run in this process, the manifest's times are plotted.
     """
@@ -165,7 +166,7 @@ def _between_commits(entries: Sequence[Entry]) -> list[tuple[int, float]]:
 
 
 def _plot(label: str, points: Sequence[tuple[int, float]]) -> Chart:
-    """A line, in the unit that fits its largest value."""
+    """Return the plot of a line, in the unit that fits its largest value."""
     unit, seconds = unit_for(max(abs(value) for _, value in points))
     rows = [{"epoch": epoch, "value": round(value / seconds, 3), "what": label.lower()} for epoch, value in points]
     return Chart(f"{label} in {unit}, by epoch", _lines(unit, colours=False), rows, height=60)
@@ -174,8 +175,8 @@ def _plot(label: str, points: Sequence[tuple[int, float]]) -> Chart:
 def _lines(title: str, *, colours: bool) -> dict[str, Any]:
     scale, axis = {"zero": False, "nice": False}, {"labelExpr": _INTEGERS, "grid": False}
     encoding: dict[str, Any] = {
-        "x": {"field": "epoch", "type": "quantitative", "title": None, "scale": scale, "axis": axis},
-        "y": {"field": "value", "type": "quantitative", "title": title, "axis": {"tickCount": 3, "minExtent": 40}},
+        "x": quantity("epoch", title=None, scale=scale, axis=axis),
+        "y": quantity("value", title=title, axis={"tickCount": 3, "minExtent": 40}),
         "color": {"value": ACCENT},
         "tooltip": [
             {"field": "epoch", "title": "epoch", "format": ",d"},

@@ -1,4 +1,4 @@
-"""The query dashboard: how one query runs, and how its state is spread over partitions and keys."""
+"""The query dashboard: a running query, and the spread of its state over partitions and keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAUSE = 2.0
 
 @dataclass(frozen=True)
 class DashboardSelection:
-    """What a person chose.
+    """The selection.
 
     Attributes:
         table: the state table whose spread is shown; None for the one with the most rows.
@@ -55,7 +55,7 @@ class DashboardModel(ViewModel[DashboardSelection]):
         self._read_at = -PAUSE
 
     def newest(self) -> object:
-        """The newest epoch, the last sample of the query, and the epoch whose spread would be shown."""
+        """Return the newest epoch, the last sample of the query, and the epoch whose spread would be shown."""
         self._watcher.start()
         entries = self.history.recorded.entries()
         newest = newest_entry(entries)
@@ -65,7 +65,7 @@ class DashboardModel(ViewModel[DashboardSelection]):
         return len(entries), epoch, self._watcher.sample(), self._watcher.captured, self._watcher.late, shown
 
     def view(self, selection: DashboardSelection) -> DashboardDrawing:
-        """The dashboard now, without what Spark has not answered yet.
+        """Return the dashboard now, without what Spark has not answered yet.
 
         Raises:
             UnknownTableError: the query has no such table.
@@ -99,7 +99,7 @@ class DashboardModel(ViewModel[DashboardSelection]):
             self._table(selection.table, entries)
 
     def acted(self, selection: DashboardSelection, action: str, value: Any, kept: Any) -> DashboardSelection:
-        """The selection after an action. A page names a table by its name, and a key by its row."""
+        """Return the selection after an action. A page names a table by its name, and a key by its row."""
         if not isinstance(kept, DashboardDrawing):
             return selection
         match action, value:
@@ -114,7 +114,7 @@ class DashboardModel(ViewModel[DashboardSelection]):
         return Focus(table=selection.table, key=selection.key)
 
     def focused(self, selection: DashboardSelection, focus: Focus) -> DashboardSelection:
-        """The table and key of another view; its epoch is ignored."""
+        """Return the table and key of another view; its epoch is ignored."""
         table = focus.table if focus.table in self.history.tables() else selection.table
         if table != selection.table:
             return DashboardSelection(table=table, key=focus.key)
@@ -125,7 +125,7 @@ class DashboardModel(ViewModel[DashboardSelection]):
         return ()
 
     def release(self) -> None:
-        """Stop polling the query, and drop what is cached."""
+        """Stop polling the query, and drop the cache."""
         self._watcher.stop()
         with self._lock:
             self._known = None
@@ -139,7 +139,7 @@ class DashboardModel(ViewModel[DashboardSelection]):
         return max(newest.tables, key=lambda table: TableCounts(captured, table).most())
 
     def _spread(self, table: str, entries: Sequence[Entry], newest: Entry) -> StateSpread:
-        """The table's spread at the newest epoch, or a cached one that was read a moment ago."""
+        """Return the table's spread at the newest epoch, or a cached one that was read a moment ago."""
         known = self._known
         if known is None or known.table != table or not (known.epoch == newest.epoch or self._pausing()):
             self._known = known = spread_of(self.history, table, entries)
@@ -205,7 +205,7 @@ def _finder(query: Any) -> FindQuery:
         return lambda: (query, None)
     raise InvalidArgumentError(
         f"Invalid query: expected what %%stream returned, or a StreamingQuery, not {type(query).__name__}.\n"
-        "Leave it out to show what the store alone knows."
+        "Leave it out to show the store alone."
     )
 
 

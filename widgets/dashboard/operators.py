@@ -50,7 +50,7 @@ class OperatorBox:
     row: int = 1
     column: int = 1
     columns: int = 1
-    """How many columns it spans: those of all its inputs."""
+    """The number of columns that it spans: those of all its inputs."""
 
     def figures(self) -> str:
         """Its figures in a line."""
@@ -69,7 +69,7 @@ class Operators:
 def from_plan(
     graph: PlanGraph, *, complete: bool, progress: Mapping[str, Any] | None, tables: Sequence[str]
 ) -> Operators:
-    """The boxes of a plan, whose batch may still run; Spark's ``progress`` names its sources and its sink."""
+    """Return the boxes of a plan, whose batch may still run; Spark's ``progress`` names its sources and its sink."""
     kept = _without_folded(graph.nodes)
     names = iter(_sources(progress, sum(node.kind == "source" for node in kept)))
     boxes = [_box(node, next(names, "") if node.kind == "source" else "", tables) for node in kept]
@@ -82,7 +82,7 @@ def from_plan(
 
 
 def from_store(entry: Entry) -> Operators:
-    """A box for each source and each stateful operator of an epoch in the manifest."""
+    """Return a box for each source and each stateful operator of an epoch in the manifest."""
     offsets = by_source(json.loads(entry.offsets or "[]"))
     rows = "" if entry.input_rows is None or len(offsets) != 1 else f"{amount(entry.input_rows, 'row')} in"
     boxes = []
@@ -120,7 +120,7 @@ def from_store(entry: Entry) -> Operators:
 
 
 def _without_folded(nodes: Sequence[PlanNode]) -> list[PlanNode]:
-    """The nodes that are drawn, each connected to the nearest drawn nodes below it."""
+    """Return the nodes that are drawn, each connected to the nearest drawn nodes below it."""
     stands_for: dict[int, tuple[int, ...]] = {}
     kept = []
     for node in nodes:
@@ -134,7 +134,7 @@ def _without_folded(nodes: Sequence[PlanNode]) -> list[PlanNode]:
 
 
 def _sources(progress: Mapping[str, Any] | None, count: int) -> list[str]:
-    """The names of the sources, in Spark's order, if the report lists as many as the plan has."""
+    """Return the names of the sources, in Spark's order, if the report lists as many as the plan has."""
     listed = [str(source.get("description", "")) for source in (progress or {}).get("sources") or []]
     return listed if len(listed) == count else []
 
@@ -164,7 +164,7 @@ def _box(node: PlanNode, source: str, tables: Sequence[str]) -> OperatorBox:
 
 
 def _named(box: OperatorBox, label: str, description: str) -> OperatorBox:
-    """A source or a sink with its name from Spark's reports."""
+    """Return a source or a sink with its name from Spark's reports."""
     if not description:
         return box
     name, _, rest = description.partition("[")
@@ -182,7 +182,7 @@ def _time(node: PlanNode) -> str:
 
 
 def _placed(boxes: Sequence[OperatorBox]) -> list[OperatorBox]:
-    """Each box in its layer, above the box that it feeds; plans are trees."""
+    """Place each box in its layer, above the box that it feeds; plans are trees."""
     places: dict[int, tuple[int, int]] = {}
     taken = 1
     for box in boxes:

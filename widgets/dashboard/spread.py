@@ -1,4 +1,4 @@
-"""How a state table is spread over partitions and keys. Its cost grows with the state, so that callers cache it."""
+"""The spread of a state table over partitions and keys. Its cost grows with the state, so callers cache it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.chart import ACCENT, Chart
 from streamstate.widgets.number_text import amount, percent
+from streamstate.widgets.plot_forms import quantity
 
 if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entry
@@ -81,7 +82,7 @@ class StateSpread:
 
 
 def window(entries: Sequence[Entry], table: str) -> tuple[int, int]:
-    """The epoch after which writes are counted, and the number of captured epochs after it."""
+    """Return the epoch after which writes are counted, and the number of captured epochs after it."""
     changes = taken = 0
     since = -1
     for entry in reversed(entries):
@@ -96,7 +97,7 @@ def window(entries: Sequence[Entry], table: str) -> tuple[int, int]:
 
 
 def spread_of(history: History, table: str, entries: Sequence[Entry]) -> StateSpread:
-    """The table's spread at the newest epoch; reads the temporal index from the oldest epoch that is counted."""
+    """Return the table's spread at the newest epoch; reads the temporal index from the oldest epoch that is counted."""
     from streamstate.state_inspect.analytics.skew import busy_keys, busy_partitions
     from streamstate.state_inspect.captured_query import HistoryPart
 
@@ -161,12 +162,7 @@ def _spec(cells: Sequence[Mapping[str, Any]], *, labelled: bool) -> dict[str, An
     x = {"field": "partition", "type": "ordinal", "sort": None, "title": "partition", "axis": axis}
     y = {"field": "what", "type": "nominal", "sort": ["rows", "writes"], "title": None}
     most = max([2.0, *(cell["times"] for cell in cells)])
-    strength = {
-        "field": "times",
-        "type": "quantitative",
-        "scale": {"domain": [0, most], "range": [0.05, 0.75]},
-        "legend": None,
-    }
+    strength = quantity("times", scale={"domain": [0, most], "range": [0.05, 0.75]}, legend=None)
     tooltip = [
         {"field": "partition", "title": "partition"},
         {"field": "count", "format": ",", "title": "count"},

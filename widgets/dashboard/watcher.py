@@ -26,7 +26,7 @@ QueryState = Literal["waiting", "running", "stopped", "failed", "unreachable"]
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What Spark reported about a batch."""
+    """Spark's report on a batch."""
 
     epoch: int
     milliseconds: int
@@ -150,12 +150,12 @@ def _batch(report: Mapping[str, Any]) -> BatchReport:
 
 
 def _number(value: Any) -> float | None:
-    """A rate; Spark writes NaN and Infinity after a division by zero."""
+    """Return a rate; Spark writes NaN and Infinity after a division by zero."""
     return float(value) if isinstance(value, int | float) and abs(value) < float("inf") else None
 
 
 def _gone(problem: Exception) -> bool:
-    """Whether the JVM is gone."""
+    """Check if the JVM is gone."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     if isinstance(problem, Py4JJavaError):
@@ -196,7 +196,7 @@ class QueryWatcher:
 
     @property
     def late(self) -> bool:
-        """Whether Spark has not answered for longer than :data:`LATE`."""
+        """True if Spark has not answered for longer than :data:`LATE`."""
         asked = self._asked
         return asked is not None and time.monotonic() - asked > LATE
 
@@ -220,7 +220,7 @@ class QueryWatcher:
             thread.join(_PATIENCE)
 
     def sample(self) -> QuerySample | None:
-        """The newest sample; None if the query does not run in this process.
+        """Return the newest sample; None if the query does not run in this process.
 
         If no thread polls the query, it is read now, and gets a moment to answer.
         """

@@ -1,4 +1,4 @@
-"""What a person chose in a debugger, and what each action and button does."""
+"""The selection of a debugger, and its actions and buttons."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = 1_000
 
 @dataclass(frozen=True)
 class DebuggerSelection:
-    """What a person looks at."""
+    """The place that a person looks at."""
 
     look: tuple[str, int] | None = None
     """A branch and one of its epochs; None for the session's current epoch."""
@@ -28,11 +28,11 @@ class DebuggerSelection:
     key: Mapping[str, Any] | None = field(default=None, hash=False)
     """The chosen row among those that differ."""
     diff: DiffSelection = field(default_factory=lambda: DiffSelection(0, 0), hash=False)
-    """How those rows are sorted, searched and paged; its epochs are ignored."""
+    """The order, search and page of those rows; its epochs are ignored."""
 
 
 def acted(now: DebuggerSelection, action: str, value: Any, view: DebuggerDrawing) -> DebuggerSelection:
-    """The selection after an action that does not drive the session. An invalid action changes nothing."""
+    """Return the selection after an action that does not drive the session. An invalid action changes nothing."""
     match action, value:
         case "look", [str(branch), int(epoch)] if _is_dot(view, branch, epoch):
             here = (branch, epoch) == (view.state.name, view.state.epoch)
@@ -53,7 +53,7 @@ def _is_dot(view: DebuggerDrawing, branch: str, epoch: int) -> bool:
 
 
 def _in_diff(now: DebuggerSelection, action: str, value: Any, view: DebuggerDrawing) -> DebuggerSelection:
-    """The selection after an action in the table of differences."""
+    """Return the selection after an action in the table of differences."""
     if view.diff is None:
         return now
     if action == "key":
@@ -137,5 +137,5 @@ MOVES = {"step", "until", "until_key", "back", "goto"}
 
 
 def _count(value: Any) -> int:
-    """A number of epochs; 1 if it is invalid."""
+    """Return a number of epochs; 1 if it is invalid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= STEPS else 1

@@ -1,18 +1,19 @@
-"""What a debugger shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a debugger: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.values import Cell, key_text, timestamp
+from streamstate.widgets.chart import ACCENT
 from streamstate.widgets.debugger.session import SessionState, WatchedValue
 from streamstate.widgets.debugger.tree import Lane, Tree
 from streamstate.widgets.debugger.worker import ActionProblem, RunningAction
 from streamstate.widgets.number_text import span
-from streamstate.widgets.still import frame, table, td
+from streamstate.widgets.still import frame, table
 
 if TYPE_CHECKING:
     from streamstate.widgets.dashboard.operators import Operators
@@ -29,7 +30,7 @@ _INPUT = {
 
 @dataclass(frozen=True)
 class ViewedEpoch:
-    """The epoch that is looked at, with what is known about it in short texts."""
+    """The epoch that is looked at, with its facts in short texts."""
 
     branch: str
     epoch: int
@@ -55,7 +56,7 @@ class DebuggerDrawing:
     watched_at: int | None = None
     diff: DiffDrawing | None = None
     no_diff: str = ""
-    """Why it is not known what the viewed epoch changed."""
+    """The reason why the changes of the viewed epoch are unknown."""
     key: Mapping[str, Any] | None = None
     operators: Operators | None = None
 
@@ -65,7 +66,7 @@ class DebuggerDrawing:
         return self.state.name
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         diff = None if self.diff is None else self.diff.message() | {"captured": [], "movers": None, "why_not": None}
         return {
             "name": self.name,
@@ -87,16 +88,16 @@ class DebuggerDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text: ``what_if: at epoch 14 · forked from delays after epoch 12``."""
+        """Return the drawing as a line of text: ``what_if: at epoch 14 · forked from delays after epoch 12``."""
         return f"{self.name}: " + " · ".join(self._parts())
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """The drawing as a picture of the branches and a table of what the last step changed, without scripts."""
-        changed = f"<p>{escape(self.no_diff)}</p>" if self.diff is None else self.diff.inner_html()
-        return frame(self.name, self._parts(), self.picture() + self._watches() + changed)
+        changed = tag("p", self.no_diff) if self.diff is None else self.diff.inner_html()
+        return frame(self.name, self._parts(), self.picture(), self._watches(), changed)
 
     def facts(self) -> Iterator[str]:
-        """What the head says about the session."""
+        """Return the facts about the session in the head."""
         branch = self.state.branch(self.name)
         yield f"at epoch {self.state.epoch:,}"
         if branch is not None and branch.parent is not None:
@@ -105,13 +106,13 @@ class DebuggerDrawing:
             yield "the original; the next step starts a branch"
 
     def outcome(self) -> str:
-        """The outcome of the last action, in a sentence."""
+        """Return the outcome of the last action, in a sentence."""
         report = self.state.report
         reason = "" if report is None or self.trouble is not None else report.reason
         return self.action_outcome or reason
 
     def ran(self) -> Iterator[tuple[str, str]]:
-        """What is known about the last epoch that was run."""
+        """Return the facts about the last epoch that ran."""
         run = None if self.state.report is None else self.state.report.last
         if run is None or run.epoch != self.state.epoch:
             return
@@ -124,25 +125,32 @@ class DebuggerDrawing:
         if run.watermark is not None and run.watermark.timestamp() > 0:
             yield "watermark", timestamp(run.watermark)
 
-    def picture(self) -> str:
-        """The branches as inline SVG, in the colour of the text around it."""
+    def picture(self) -> Html:
+        """Return the branches as inline SVG, in the colour of the text around it."""
         tree = self.tree
         wide = _SIDE + (tree.last - tree.first + 2) * _ACROSS
         high = (len(tree.lanes) + 1) * _DOWN
         described = "; ".join(lane.description for lane in tree.lanes)
         label = f"Branches, epochs {tree.first:,} to {tree.last:,}: {described}"
-        lanes = "".join(self._lane(at, lane) for at, lane in enumerate(tree.lanes))
         every = 1 if tree.last - tree.first < 12 else 5
-        numbers = "".join(
-            f'<text x="{_x(tree, epoch)}" y="{high - 8}" text-anchor="middle" fill="currentColor" opacity="0.7">'
-            f"{epoch}</text>"
+        numbers = [
+            _text(str(epoch), _x(tree, epoch), high - 8, "middle", opacity=0.7)
             for epoch in range(tree.first, tree.last + 1)
             if epoch % every == 0
+        ]
+        picture = tag(
+            "svg",
+            [self._lane(at, lane) for at, lane in enumerate(tree.lanes)],
+            numbers,
+            viewBox=f"0 0 {wide} {high}",
+            width=wide,
+            height=high,
+            role="img",
+            aria_label=label,
+            style="max-width:100%;height:auto;font:12px system-ui,sans-serif",
         )
-        head = f'<svg viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" role="img"'
-        style = "max-width:100%;height:auto;font:12px system-ui,sans-serif"
-        cut = f"<p><small>{tree.left_out:,} more branches are not drawn.</small></p>" if tree.left_out else ""
-        return f'{head} aria-label="{escape(label)}" style="{style}">{lanes}{numbers}</svg>{cut}'
+        cut = f"{tree.left_out:,} more branches are not drawn."
+        return joined(picture, tag("p", tag("small", cut)) if tree.left_out else None)
 
     def _parts(self) -> Iterator[str]:
         yield from self.facts()
@@ -154,13 +162,11 @@ class DebuggerDrawing:
             yield self.outcome()
         yield from (f"{value.expression} = {value.now.text}" for value in self.watched)
 
-    def _lane(self, at: int, lane: Lane) -> str:
+    def _lane(self, at: int, lane: Lane) -> Html:
         tree, y = self.tree, _y(at)
         own = lane.name == self.name
-        weight = ' font-weight="600"' if own else ""
         name = lane.name if len(lane.name) <= 20 else lane.name[:19] + "…"
-        anchor = f'x="{_SIDE - 8}" y="{y + 4}" text-anchor="end"'
-        parts = [f'<text {anchor} fill="currentColor"{weight}>{escape(name)}</text>']
+        parts = [_text(name, _SIDE - 8, y + 4, "end", font_weight=600 if own else None)]
         places = [_x(tree, dot.epoch) for dot in lane.dots]
         if places:
             parts.append(_line(places[0], y, places[-1], y))
@@ -168,18 +174,17 @@ class DebuggerDrawing:
             parts.append(_line(places[0], _y(lane.parent), places[0], y))
         for dot, x in zip(lane.dots, places, strict=True):
             here = own and dot.epoch == self.state.epoch
+            if here:
+                parts.append(tag("circle", cx=x, cy=y, r=8, fill="none", stroke=ACCENT, stroke_width=2))
+            title = tag("title", f"{lane.name}, epoch {dot.epoch}{', here' if here else ''}")
             fill = "currentColor" if dot.kind == "epoch" or here else "none"
-            ring = f'<circle cx="{x}" cy="{y}" r="8" fill="none" stroke="#3b82c4" stroke-width="2"/>' if here else ""
-            parts.append(
-                f'{ring}<circle cx="{x}" cy="{y}" r="4" fill="{fill}" stroke="currentColor">'
-                f"<title>{escape(lane.name)}, epoch {dot.epoch}{', here' if here else ''}</title></circle>"
-            )
-        return "".join(parts)
+            parts.append(tag("circle", title, cx=x, cy=y, r=4, fill=fill, stroke="currentColor"))
+        return joined(parts)
 
-    def _watches(self) -> str:
+    def _watches(self) -> Html | None:
         if not self.watched:
-            return ""
-        rows = ([td(value.expression), td(value.now), td(Cell(value.change, "number"))] for value in self.watched)
+            return None
+        rows = ((value.expression, value.now, Cell(value.change, "number")) for value in self.watched)
         caption = "Watched" if self.watched_at is None else f"Watched, at epoch {self.watched_at}"
         return table(caption, ["watched", "value", "change"], rows)
 
@@ -192,5 +197,9 @@ def _y(at: int) -> int:
     return at * _DOWN + _DOWN // 2
 
 
-def _line(x: int, y: int, to_x: int, to_y: int) -> str:
-    return f'<line x1="{x}" y1="{y}" x2="{to_x}" y2="{to_y}" stroke="currentColor" opacity="0.5" stroke-width="2"/>'
+def _text(text: str, x: int, y: int, anchor: str, **style: float | None) -> Html:
+    return tag("text", text, x=x, y=y, text_anchor=anchor, fill="currentColor", **style)
+
+
+def _line(x: int, y: int, to_x: int, to_y: int) -> Html:
+    return tag("line", x1=x, y1=y, x2=to_x, y2=to_y, stroke="currentColor", opacity=0.5, stroke_width=2)

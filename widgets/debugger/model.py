@@ -35,7 +35,7 @@ class DebuggerModel(ViewModel[DebuggerSelection]):
         self._counts: Sequence[int] = ()
 
     def newest(self) -> object:
-        """The worker's version and the number of epochs of each branch; reads steps that were made elsewhere."""
+        """Return the worker's version and the number of epochs of each branch; reads steps that were made elsewhere."""
         state = self.worker.state
         with self._lock:
             counts = [len(self._store.captured(branch.name)) for branch in state.branches]
@@ -46,7 +46,7 @@ class DebuggerModel(ViewModel[DebuggerSelection]):
         return self.worker.version, tuple(counts)
 
     def view(self, selection: DebuggerSelection) -> DebuggerDrawing:
-        """The session, and the epoch that is looked at."""
+        """Return the session, and the epoch that is looked at."""
         worker = self.worker
         state, doing, trouble, outcome = worker.state, worker.doing, worker.trouble, worker.outcome
         with self._lock:
@@ -84,7 +84,7 @@ class DebuggerModel(ViewModel[DebuggerSelection]):
         )
 
     def acted(self, selection: DebuggerSelection, action: str, value: Any, kept: Any) -> DebuggerSelection:
-        """The selection after an action. Steps are started, not awaited; a page names rows by number."""
+        """Return the selection after an action. Steps are started, not awaited; a page names rows by number."""
         view = kept if isinstance(kept, DebuggerDrawing) else None
         if action in BUTTONS:
             started = BUTTONS[action](self.worker, value, view)
@@ -92,12 +92,12 @@ class DebuggerModel(ViewModel[DebuggerSelection]):
         return selection if view is None else acted(selection, action, value, view)
 
     def focus(self, selection: DebuggerSelection) -> Focus:
-        """The epoch that is looked at, and the key."""
+        """Return the epoch that is looked at, and the key."""
         _, epoch = _viewed(self.worker.state, selection)
         return Focus(epoch=epoch, table=selection.diff.table, key=selection.key)
 
     def focused(self, selection: DebuggerSelection, focus: Focus) -> DebuggerSelection:
-        """The epoch of another view, if the session's branch has it."""
+        """Return the epoch of another view, if the session's branch has it."""
         state = self.worker.state
         with self._lock:
             captured = self._store.captured(state.name)
@@ -110,7 +110,7 @@ class DebuggerModel(ViewModel[DebuggerSelection]):
         return ()
 
     def release(self) -> None:
-        """Drop the cached diff; a running step goes on."""
+        """Drop the cached diff; a running step continues."""
         with self._lock:
             self._store.release()
 
@@ -121,21 +121,21 @@ class DebuggerModel(ViewModel[DebuggerSelection]):
 
 
 def _viewed(state: SessionState, selection: DebuggerSelection) -> tuple[str, int]:
-    """The chosen branch and epoch, if the branch still exists; otherwise the session's current ones."""
+    """Return the chosen branch and epoch, if the branch still exists; otherwise the session's current ones."""
     if selection.look is not None and state.branch(selection.look[0]) is not None:
         return selection.look
     return state.name, state.epoch
 
 
 def _owner(state: SessionState, name: str, epoch: int) -> str:
-    """The branch that ran an epoch: early epochs of a fork belong to its parent."""
+    """Return the branch that ran an epoch: early epochs of a fork belong to its parent."""
     line = state.line(name)
     ran = (branch.name for branch in line if branch.epoch is None or epoch > branch.epoch)
     return next(ran, line[-1].name if line else name)
 
 
 def _go_label(state: SessionState, branch: str, epoch: int) -> str:
-    """The label of the button that goes to an epoch; empty if the session is there, or cannot go there."""
+    """Return the label of the button that goes to an epoch; empty if the session is there, or cannot go there."""
     originals = (known.name for known in state.branches if known.parent is None)
     if epoch == state.epoch or branch not in {state.name, _owner(state, state.name, epoch), *originals}:
         return ""
@@ -143,7 +143,7 @@ def _go_label(state: SessionState, branch: str, epoch: int) -> str:
 
 
 def _error_of(report: StepReport | None) -> ActionProblem | None:
-    """The error of the query's own code, if that stopped the last steps."""
+    """Return the error of the query's own code, if that stopped the last steps."""
     if report is None or report.error is None:
         return None
     return ActionProblem.of(f"Epoch {report.epoch + 1:,} failed", report.error)

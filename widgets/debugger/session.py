@@ -39,11 +39,11 @@ class SessionState:
     """For each watched expression, its value at each of these epochs."""
 
     def branch(self, name: str) -> Branch | None:
-        """The branch with this name, if there is one."""
+        """Return the branch with this name, if there is one."""
         return next((branch for branch in self.branches if branch.name == name), None)
 
     def line(self, name: str) -> list[Branch]:
-        """A branch, and the branches that it comes from, as far as they are known."""
+        """Return a branch and its known ancestors."""
         line: list[Branch] = []
         branch = self.branch(name)
         while branch is not None and branch not in line:
@@ -53,7 +53,7 @@ class SessionState:
 
 
 def session_state(session: DebugSession) -> SessionState:
-    """The session now; waits until its current action is done."""
+    """Return the session now; waits until its current action is done."""
     frame = session.watches().tail(WATCHED)
     expressions = [str(name) for name in frame.columns[2:]]  # after the epoch and the branch
     return SessionState(
@@ -77,18 +77,18 @@ class WatchedValue:
     was: Cell | None = None
     """Its value at the epoch before, if it differs."""
     moved: str = ""
-    """How far it moved, if it is a number or a time."""
+    """The difference, if it is a number or a time."""
     course: tuple[float | None, ...] = ()
     """Its numbers so far, oldest first, with None where it is not a number; empty if there are too few."""
 
     @property
     def change(self) -> str:
-        """How it changed, in a few words."""
+        """The change, in a few words."""
         return self.moved or (f"was {self.was.text}" if self.was else "")
 
 
 def watched(state: SessionState, epoch: int) -> tuple[int | None, list[WatchedValue]]:
-    """The watched values at the newest known epoch up to ``epoch``, and that epoch; None if none is known."""
+    """Return the watched values at the newest known epoch up to ``epoch``, and that epoch; None if none is known."""
     places = [at for at, known in enumerate(state.watched) if known <= epoch]
     if not places:
         return None, [WatchedValue(expression, cell(None)) for expression in state.values]
@@ -106,7 +106,7 @@ def _watched(expression: str, values: tuple[Any, ...], at: int) -> WatchedValue:
 
 
 def _moved(before: Any, value: Any) -> str:
-    """The signed difference of two numbers or times; empty for other values."""
+    """Return the signed difference of two numbers or times; empty for other values."""
     numbers = (int, float, Decimal)
     if isinstance(before, numbers) and isinstance(value, numbers) and not isinstance(value, bool):
         if isinstance(before, Decimal) != isinstance(value, Decimal):

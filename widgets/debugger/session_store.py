@@ -1,4 +1,4 @@
-"""What a session's store holds about an epoch of a branch: its diff, its rows, its operators."""
+"""The facts about an epoch of a branch in a session's store: its diff, its rows, its operators."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class SessionStore:
         self._diffs: dict[str, DiffModel] = {}
 
     def captured(self, branch: str) -> Sequence[int]:
-        """A branch's captured epochs, ascending; none if the store does not have the branch."""
+        """Return a branch's captured epochs, ascending; none if the store does not have the branch."""
         history = self._history(branch)
         return () if history is None else history.captured()
 
     def facts(self, branch: str, epoch: int) -> tuple[str, ...]:
-        """What is known about an epoch, in short texts."""
+        """Return the facts about an epoch, in short texts."""
         entry = self._entry(branch, epoch)
         if entry is None:
             return ("not in the session's store",)
@@ -48,7 +48,7 @@ class SessionStore:
     def diff(
         self, branch: str, epoch: int, selection: DiffSelection, key: Mapping[str, Any] | None
     ) -> tuple[DiffDrawing | None, str]:
-        """What an epoch changed; if that is not known, None and the reason."""
+        """Return the changes of an epoch; if they are unknown, None and the reason."""
         history = self._history(branch)
         captured = () if history is None else history.captured()
         if history is None or epoch not in captured:
@@ -63,7 +63,7 @@ class SessionStore:
         return self._diffs[branch].view(replace(selection, a=before[-1], b=epoch, table=table, key=key)), ""
 
     def operators(self, state: SessionState, branch: str, epoch: int) -> Operators | None:
-        """The operators: from Spark's plan if the epoch was run by the last step, otherwise from the store."""
+        """Return the operators: from Spark's plan if the epoch was run by the last step, otherwise from the store."""
         entry = self._entry(branch, epoch)
         ran = None if state.report is None else state.report.last
         newly_run = ran is not None and (state.name, ran.epoch) == (branch, epoch)
@@ -73,7 +73,7 @@ class SessionStore:
         return None if entry is None else from_store(entry)
 
     def release(self) -> None:
-        """Drop what is cached."""
+        """Drop the cache."""
         for model in self._diffs.values():
             model.release()
         self._diffs.clear()
@@ -89,7 +89,7 @@ class SessionStore:
             return None
 
     def _entry(self, branch: str, epoch: int) -> Entry | None:
-        """The manifest's row of a captured epoch, with the rows of tables that have been read."""
+        """Return the manifest's row of a captured epoch, with the rows of tables that have been read."""
         history = self._history(branch)
         if history is None:
             return None

@@ -60,7 +60,7 @@ class Tree:
 
 
 def tree(state: SessionState, captured: Callable[[str], Sequence[int]], upto: int | None = None) -> Tree:
-    """The branches up to an epoch, by default to some epochs after the current one.
+    """Return the branches up to an epoch, by default to some epochs after the current one.
 
     ``captured`` returns a branch's captured epochs, ascending.
     """
@@ -103,7 +103,7 @@ def _dots(branch: Branch, captured: Sequence[int]) -> list[Dot]:
 
 
 def _first_unknown(branch: Branch) -> int:
-    """The first epoch to draw of a branch that is not in the store."""
+    """Return the first epoch to draw of a branch that is not in the store."""
     newest = branch.newest or 0
     return max(0, newest - WINDOW + 1) if branch.epoch is None else branch.epoch + 1
 

@@ -36,7 +36,7 @@ class ActionProblem:
 
     @classmethod
     def of(cls, what: str, problem: BaseException) -> ActionProblem:
-        """The error of an action."""
+        """Return the error of an action."""
         text = str(problem) or type(problem).__name__
         short, _, rest = text.strip().partition("\n")
         return cls(what, short, text if rest else "")

@@ -1,1 +1,1 @@
-"""The diff view: what differs between two epochs of a state table."""
+"""The diff view: the differences between two epochs of a state table."""

@@ -1,4 +1,4 @@
-"""What a person chose in a diff view, and what each action (a slider move, a sort, a search) changes."""
+"""The selection of a diff view, and its changes by actions: a slider move, a sort, a search."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class DiffSelection:
 
     @property
     def following(self) -> bool:
-        """Whether the later epoch follows the newest one."""
+        """True if the later epoch follows the newest one."""
         return isinstance(self.b, str)
 
 
 def acted(now: DiffSelection, action: str, value: Any, captured: Sequence[int]) -> DiffSelection:
-    """The selection after an action of the page. An invalid action changes nothing."""
+    """Return the selection after an action of the page. An invalid action changes nothing."""
     if not captured:
         return now
     if action in _EPOCH_ACTIONS:
@@ -66,7 +66,7 @@ def acted(now: DiffSelection, action: str, value: Any, captured: Sequence[int]) 
 
 
 def resolved(epoch: int | str, captured: Sequence[int]) -> tuple[int, int]:
-    """The requested epoch, and the epoch that is shown: the nearest captured one at or before it.
+    """Return the requested epoch, and the epoch that is shown: the nearest captured one at or before it.
 
     Example:
         >>> resolved("live - 3", [0, 1, 2, 4, 6])
@@ -77,7 +77,7 @@ def resolved(epoch: int | str, captured: Sequence[int]) -> tuple[int, int]:
 
 
 def previous(epoch: int, captured: Sequence[int]) -> int:
-    """The epoch captured before ``epoch``; the first one itself."""
+    """Return the epoch captured before ``epoch``; the first one itself."""
     return captured[max(0, bisect_left(captured, epoch) - 1)]
 
 

@@ -1,22 +1,19 @@
-"""What a diff view shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a diff view: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from typing import Any
 
+from streamstate.snapshots.calls.html import Content, Html, joined, tag
 from streamstate.state_inspect.expiry_times import expiry
 from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.number_text import ranges
-from streamstate.widgets.still import MARKS, frame, table, td
+from streamstate.widgets.still import MARKS, STILL_COLUMNS, frame, table, td
 from streamstate.widgets.why.panel import WhyPanel
-
-_STILL_COLUMNS = 20
-"""Value columns in a saved notebook; the live view shows all."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class DiffColumn:
     expires: bool = False
 
     def cell(self, value: Any) -> Cell:
-        """A value of the column."""
+        """Return a value of the column."""
         return cell(expiry(value) if self.expires else value)
 
     def message(self) -> dict[str, Any]:
@@ -110,6 +107,12 @@ class Movers:
         """As JSON types."""
         return vars(self) | {"chart": self.chart and self.chart.message()}
 
+    def html(self) -> Html | None:
+        """Return the bars as a still picture with a caption; None if there are none."""
+        if self.chart is None:
+            return None
+        return joined(tag("p", " ".join(filter(None, [self.chart.label, self.common]))), self.chart.svg())
+
 
 @dataclass(frozen=True)
 class DiffDrawing:
@@ -140,11 +143,11 @@ class DiffDrawing:
 
     @property
     def total(self) -> int:
-        """How many keys differ."""
+        """The number of keys that differ."""
         return sum(self.counts.values())
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types, epochs as ranges."""
+        """Return the drawing as JSON types, epochs as ranges."""
         chosen = ("change", "text", "order_by", "by_size", "relative", "descending", "size", "following")
         return {
             "name": self.name,
@@ -164,24 +167,22 @@ class DiffDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text."""
+        """Return the drawing as a line of text."""
         return f"{self.name}: " + " · ".join(self._parts())
 
-    def html(self) -> str:
-        """The drawing as a table and a still picture, without scripts."""
-        chart = self.movers.chart if self.movers else None
-        common = self.movers.common if self.movers else ""
-        caption = " ".join(filter(None, [chart.label, common])) if chart else ""
-        picture = "" if chart is None else f"<p>{escape(caption)}</p>{chart.svg()}"
-        why = self.why.html() if self.why else ""
-        body = self._table() + why + picture if self.total else ""
-        return frame(self.name, self._parts(), body, "".join(self._left_out()))
+    def html(self) -> Html:
+        """Return the drawing as a table and a still picture, without scripts."""
+        body: tuple[Content, ...] = ()
+        if self.total:
+            why = self.why.html() if self.why else None
+            body = (self._table(), why, self.movers.html() if self.movers else None)
+        return frame(self.name, self._parts(), *body, note="".join(self._left_out()))
 
-    def inner_html(self) -> str:
-        """The counts and the first keys alone, without the frame, as part of another view."""
-        counts = f"<p>{' · '.join(escape(part) for part in self._parts())}</p>"
+    def inner_html(self) -> Html:
+        """Return the counts and the first keys alone, without the frame, as part of another view."""
         note = "".join(self._left_out())
-        return counts + (self._table() if self.total else "") + (f"<p><small>{note}</small></p>" if note else "")
+        rows = self._table() if self.total else None
+        return joined(tag("p", " · ".join(self._parts())), rows, tag("p", tag("small", note)) if note else None)
 
     def _parts(self) -> Iterator[str]:
         if self.sides is None:
@@ -204,22 +205,22 @@ class DiffDrawing:
         if self.page.matching > len(self.page.rows):
             yield f"The first {len(self.page.rows)} of {self.page.matching:,} keys. "
         values = sum(not column.key for column in self.columns)
-        if values > _STILL_COLUMNS:
-            yield f"The first {_STILL_COLUMNS} of {values} value columns. "
+        if values > STILL_COLUMNS:
+            yield f"The first {STILL_COLUMNS} of {values} value columns. "
 
-    def _table(self) -> str:
+    def _table(self) -> Html:
         sides = " to ".join(side.named for side in self.sides or ())
         keys = [f"{column.name} (key)" for column in self.columns if column.key]
-        values = [column.name for column in self.columns if not column.key][:_STILL_COLUMNS]
+        values = [column.name for column in self.columns if not column.key][:STILL_COLUMNS]
         return table(
             f"Differences in {self.table} of {self.name}, {sides}",
             [*keys, *values, "cause"],
-            ([*map(td, row.keys), *map(_td, row.values[:_STILL_COLUMNS]), td(row.cause)] for row in self.page.rows),
+            ([*row.keys, *map(_td, row.values[:STILL_COLUMNS]), row.cause] for row in self.page.rows),
             [row.mark for row in self.page.rows],
         )
 
 
-def _td(value: DiffCell) -> str:
+def _td(value: DiffCell) -> Html:
     if value.was is None:
         return td(value.now)
     kind = "number" if "number" in (value.now.kind, value.was.kind) else value.now.kind

@@ -1,4 +1,4 @@
-"""The diff view: what differs between two epochs of a state table."""
+"""The diff view: the differences between two epochs of a state table."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class DiffModel(ViewModel[DiffSelection]):
         self._why = WhyReader(history)
 
     def newest(self) -> object:
-        """The captured epochs, and whether changes can be explained."""
+        """Return the captured epochs, and whether changes can be explained."""
         with self._lock:
             return self.history.captured(), self.second_history.captured(), self._why.why_not()
 
@@ -86,13 +86,13 @@ class DiffModel(ViewModel[DiffSelection]):
 
     @consistent_read()
     def quick(self, selection: DiffSelection) -> Drawing:
-        """The drawing without causes and an explanation that take long to find; the next drawing has them."""
+        """Return the drawing without causes and an explanation that take long to find; the next drawing has them."""
         view = self.view(selection, whole=False)
         reading = view.why is not None and view.why.busy
         return Drawing(view.message(), view, unfinished=reading or not view.explained)
 
     def view(self, selection: DiffSelection, *, whole: bool = True) -> DiffDrawing:
-        """What differs between the two epochs; without ``whole``, what takes long to find is left out."""
+        """Return the differences between the two epochs; without ``whole``, only those that are quick to find."""
         shown = self._view(selection, whole=whole)
         table = shown.table
         if self.branches or table is None:
@@ -100,7 +100,7 @@ class DiffModel(ViewModel[DiffSelection]):
         shown = replace(shown, why_not=self._why.why_not())
         if selection.why is None or selection.key is None:
             return shown
-        # Without the lock: reading takes seconds, and the page goes on to act.
+        # Without the lock: reading takes seconds, and the page may act meanwhile.
         return replace(shown, why=self._why.panel(table, selection.key, selection.why, whole=whole))
 
     def serve(self) -> None:
@@ -140,7 +140,7 @@ class DiffModel(ViewModel[DiffSelection]):
             )
 
     def acted(self, selection: DiffSelection, action: str, value: Any, kept: Any) -> DiffSelection:
-        """The selection after an action. A page names rows and bars by number, never by value."""
+        """Return the selection after an action. A page names rows and bars by number, never by value."""
         if action in ("key", "mover"):
             key = clicked((kept.keys if action == "key" else kept.moved) if kept else (), value)
             return selection if key is None else replace(selection, key=key, why=None)
@@ -155,7 +155,7 @@ class DiffModel(ViewModel[DiffSelection]):
         return acted(selection, action, value, captured)
 
     def focus(self, selection: DiffSelection) -> Focus:
-        """The two epochs, the table and the key; while following the newest epoch, no epochs."""
+        """Return the two epochs, the table and the key; while following the newest epoch, no epochs."""
         with self._lock:
             captured = self.history.captured()
             table = selection.table or next(iter(self._tables()), None)
@@ -165,7 +165,7 @@ class DiffModel(ViewModel[DiffSelection]):
         return Focus(between=(a, b), table=table, key=selection.key)
 
     def focused(self, selection: DiffSelection, focus: Focus) -> DiffSelection:
-        """The epochs, table and key of another view; a single epoch becomes the later of the two."""
+        """Return the epochs, table and key of another view; a single epoch becomes the later of the two."""
         with self._lock:
             captured, tables = self.history.captured(), self._tables()
         moved = selection
@@ -188,7 +188,7 @@ class DiffModel(ViewModel[DiffSelection]):
         return [] if drawing.kept.why is None else [("why", None)]
 
     def epochs(self) -> Sequence[int]:
-        """The epochs to compare to; None for two branches, whose epochs are not the same."""
+        """Return the epochs to compare to; None for two branches, whose epochs are not the same."""
         return () if self.branches else super().epochs()
 
     def release(self) -> None:
@@ -198,12 +198,12 @@ class DiffModel(ViewModel[DiffSelection]):
 
     @staticmethod
     def _asked(selection: DiffSelection, value: Mapping[str, Any], kept: DiffDrawing | None) -> DiffSelection:
-        """The last change of a row between the two epochs."""
+        """Return the last change of a row between the two epochs."""
         row, key = (clicked(kept.page.rows, value), clicked(kept.keys, value)) if kept else (None, None)
         return selection if row is None or key is None else replace(selection, key=key, why=row.latest)
 
     def _tables(self) -> list[str]:
-        """What can be compared; the results of two branches may be computed in different ways."""
+        """Return the tables that can be compared; two branches may compute their results in different ways."""
         return self.history.tables() if self.branches else tables_shown(self.history)
 
     def _table(self, selection: DiffSelection) -> str:
@@ -217,7 +217,7 @@ class DiffModel(ViewModel[DiffSelection]):
         self._diff = self._held = None
 
     def _compared(self, a: int, b: int, table: str) -> tuple[Diff, HeldRows]:
-        """The diff, cached until other epochs or another table are shown."""
+        """Return the diff, cached until other epochs or another table are shown."""
         diff = self._diff
         if diff is None or self._held is None or (diff.a, diff.b, diff.table) != (a, b, table):
             self._drop()
@@ -226,7 +226,7 @@ class DiffModel(ViewModel[DiffSelection]):
         return diff, self._held
 
     def _explains_soon(self, diff: Diff) -> bool:
-        """Whether what happened to the keys between the epochs is loaded, or soon read."""
+        """Check if the changes between the epochs are loaded, or quick to read."""
         first, last = sorted((diff.a, diff.b))
         return self.branches or self.history.recorded.is_soon_read(
             state_name(self.history.recorded, diff.table), first, last
@@ -294,7 +294,7 @@ def _page(
 
 
 def _sorted_by(columns: Sequence[DiffColumn], selection: DiffSelection) -> tuple[int | None, bool]:
-    """The place in a page to sort by, and whether to sort by how far it moved; None for an unknown column."""
+    """Return the place in a page to sort by, and whether to sort by how far it moved; None for an unknown column."""
     column = next((column for column in columns if column.name == selection.order_by), None)
     if column is None:
         return None, False
@@ -305,7 +305,7 @@ def _sorted_by(columns: Sequence[DiffColumn], selection: DiffSelection) -> tuple
 def _movers(
     held: HeldRows, columns: Sequence[DiffColumn], chosen: str | None, moved: Collection[int]
 ) -> tuple[Movers | None, Keys]:
-    """The movers of the chosen column, or of the first that moved."""
+    """Return the movers of the chosen column, or of the first that moved."""
     moving = [column for column in columns if column.moves]
     names = [column.name for column in moving]
     candidates = [column for column in moving if column.name == chosen] or moving
@@ -325,7 +325,7 @@ def _largest(held: HeldRows, place: int) -> list[DiffRecord]:
 
 
 def _until(selection: DiffSelection, epoch: int, captured: Sequence[int]) -> DiffSelection:
-    """The epochs up to ``epoch``; the earlier side stays if it still is earlier."""
+    """Return the epochs up to ``epoch``; the earlier side stays if it still is earlier."""
     later = resolved(epoch, captured)[1]
     earlier = resolved(selection.a, captured)[1]
     if resolved(selection.b, captured)[1] == later and not selection.following:

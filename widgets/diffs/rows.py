@@ -13,6 +13,7 @@ from streamstate.state_inspect.values import Cell, canonical, cell
 from streamstate.widgets.chart import ADDED, REMOVED, Chart
 from streamstate.widgets.diffs.drawing import DiffCell, DiffColumn, DiffRow
 from streamstate.widgets.number_text import described
+from streamstate.widgets.plot_forms import clickable, quantity, tooltips
 from streamstate.widgets.still import MARKS
 
 DIFFERENCE = 2
@@ -29,12 +30,12 @@ DiffRecord = tuple[Any, ...]
 
 
 def key_of(record: DiffRecord, columns: Sequence[DiffColumn]) -> Mapping[str, Any]:
-    """The key columns of a record with their values."""
+    """Return the key columns of a record with their values."""
     return {column.name: record[column.places[0]] for column in columns if column.key}
 
 
 def record_row(record: DiffRecord, columns: Sequence[DiffColumn]) -> DiffRow:
-    """A record as a row of cells."""
+    """Return a record as a row of cells."""
     keys = [column.cell(record[column.places[0]]) for column in columns if column.key]
     values = [_value(record, column) for column in columns if not column.key]
     epochs = [] if record[-1] is None else [int(epoch) for epoch in record[-1]]
@@ -55,7 +56,7 @@ def _value(record: DiffRecord, column: DiffColumn) -> DiffCell:
 
 
 def _moved(record: DiffRecord, column: DiffColumn) -> Any:
-    """The difference of a value."""
+    """Return the difference of a value."""
     moved = record[column.places[DIFFERENCE]]
     return dt.timedelta(milliseconds=moved) if column.expires and moved is not None else moved
 
@@ -79,12 +80,12 @@ def _one_day(old: Cell, new: Cell) -> tuple[Cell, Cell]:
 
 
 def finite(difference: Any) -> bool:
-    """Whether a difference can be drawn as a bar."""
+    """Check if a difference can be drawn as a bar."""
     return isinstance(difference, dt.timedelta) or math.isfinite(difference)
 
 
 def signed(difference: Any) -> str:
-    """A difference with its sign; empty if it is None.
+    """Return a difference with its sign; empty if it is None.
 
     Example:
         >>> signed(-1200), signed(0.5), signed(dt.timedelta(minutes=-90)), signed(None)
@@ -110,13 +111,13 @@ def labels_of(records: Sequence[DiffRecord], columns: Sequence[DiffColumn]) -> t
     """
     names = [column.name for column in columns if column.key]
     parts = list(zip(*(key_of(record, columns).values() for record in records), strict=True))
-    apart = [_told_apart(part) for part in parts]
+    apart = [_split_texts(part) for part in parts]
     common = [f"{name} {shared}" for name, (_, shared) in zip(names, apart, strict=False) if shared]
-    told = [texts for texts, _ in apart if any(texts)]
-    if not told:  # a single key, or keys whose texts are alike
-        told, common = [[cell(value).text for value in part] for part in parts], []
+    distinct = [texts for texts, _ in apart if any(texts)]
+    if not distinct:  # a single key, or keys whose texts are alike
+        distinct, common = [[cell(value).text for value in part] for part in parts], []
     labels: list[str] = []
-    for key in zip(*told, strict=True):
+    for key in zip(*distinct, strict=True):
         text = " · ".join(key)
         short = text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
         again = sum(1 for label in labels if label.partition(" (")[0] == short)
@@ -124,8 +125,8 @@ def labels_of(records: Sequence[DiffRecord], columns: Sequence[DiffColumn]) -> t
     return labels, f"of {', '.join(common)}" if common else ""
 
 
-def _told_apart(values: Sequence[Any]) -> tuple[list[str], str]:
-    """What tells the values of a key column apart, and what they have in common; of times, the day may be common."""
+def _split_texts(values: Sequence[Any]) -> tuple[list[str], str]:
+    """Split the values of a key column into distinct texts and a common part; of times, the day may be common."""
     cells = [cell(value) for value in values]
     texts = [found.text for found in cells]
     if len({*texts}) == 1:
@@ -142,7 +143,7 @@ def _told_apart(values: Sequence[Any]) -> tuple[list[str], str]:
 def movers_chart(
     records: Sequence[DiffRecord], labels: Sequence[str], columns: Sequence[DiffColumn], mover: DiffColumn
 ) -> Chart:
-    """The keys whose column moved the most as bars: up to the right, down to the left, the largest first."""
+    """Return the keys whose column moved the most as bars: up to the right, down to the left, the largest first."""
     old, new, _ = mover.places
     rows: list[dict[str, Any]] = []
     for number, (record, label) in enumerate(zip(records, labels, strict=True)):
@@ -183,22 +184,17 @@ _ZERO = {
 def _spec(name: str, *, duration: bool) -> dict[str, Any]:
     # A dot or a bracket in a field's name would be a path, so that the data have fixed names.
     y = {"field": "key", "type": "nominal", "sort": None, "axis": {"title": None, "labelLimit": 240, "ticks": False}}
-    x = {
-        "field": "delta",
-        "type": "quantitative",
-        "axis": {
-            "title": f"{name}: difference{' in seconds' if duration else ''}",
-            "tickCount": 5,
-            "format": "+~s",
-            "labelExpr": "datum.value === 0 ? '0' : datum.label",
-        },
-        "scale": {"padding": 56},
+    axis = {
+        "title": f"{name}: difference{' in seconds' if duration else ''}",
+        "tickCount": 5,
+        "format": "+~s",
+        "labelExpr": "datum.value === 0 ? '0' : datum.label",
     }
-    titles = {"whole": "key", "change": name, "signed": "difference"}
-    tooltip = [{"field": field, "title": title} for field, title in titles.items()]
+    x = quantity("delta", axis=axis, scale={"padding": 56})
+    tooltip = tooltips({"whole": "key", "change": name, "signed": "difference"})
     up = {"test": "datum.delta >= 0", "value": ADDED}
     bars = {
-        "params": [{"name": "mover", "select": {"type": "point", "fields": ["row"], "on": "click"}}],
+        "params": clickable("mover"),
         "mark": {"type": "bar", "cursor": "pointer", "height": 14, "cornerRadiusEnd": 2},
         "encoding": {"color": {"condition": up, "value": REMOVED}, "tooltip": tooltip},
     }

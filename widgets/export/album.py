@@ -73,7 +73,7 @@ class Album(Generic[S]):
         return len(self._entries)
 
     def tokens(self, selection: S) -> Tokens:
-        """A selection as numbers: one for each distinct value of each field."""
+        """Return a selection as numbers: one for each distinct value of each field."""
         return tuple(map(self._token, _values(selection)))
 
     def _token(self, value: Any) -> int:
@@ -100,7 +100,7 @@ class Album(Generic[S]):
         return drawing
 
     def clear(self) -> None:
-        """Start again; what was drawn need not be drawn a second time."""
+        """Start again; finished drawings are kept."""
         self.size = 0
         for held in (self._values, self._entries, self._local, self._global):
             held.clear()
@@ -145,7 +145,7 @@ class Album(Generic[S]):
         return f'{rest[:-1]},"values":[{",".join(texts[number] for number in used)}]}}'
 
     def _held(self, name: Tokens) -> dict[str, Patch]:
-        """The actions of a drawing that lead to another drawing of the album."""
+        """Return the actions of a drawing that lead to another drawing of the album."""
         patches = (
             (action, patch, tuple(patch.get(at, old) for at, old in enumerate(name)))
             for action, patch in self._local[name].items()
@@ -163,7 +163,7 @@ def _values(selection: Any) -> list[Any]:
 
 
 def _identity(value: Any) -> Any:
-    """A hashable value that is equal for equal values of a selection; True differs from 1."""
+    """Return a hashable value that is equal for equal values of a selection; True differs from 1."""
     found = canonical(value)
     try:
         hash(found)
@@ -173,12 +173,12 @@ def _identity(value: Any) -> Any:
 
 
 def _name(action: str, value: Any) -> str:
-    """An action as the page writes it: its name, and its value as from JavaScript's ``JSON.stringify``."""
+    """Return an action as the page writes it: its name, and its value as from JavaScript's ``JSON.stringify``."""
     return f"{action} {json.dumps(value, separators=(',', ':'), ensure_ascii=False)}"
 
 
 def _stilled(value: Any) -> Any:
-    """A message with each plot replaced by a picture."""
+    """Return a message with each plot replaced by a picture."""
     if is_plot(value):
         return {"label": value["label"], "svg": still(value)}
     if isinstance(value, Mapping):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.calls.html import joined, paragraphs, tag
 from streamstate.state_inspect.values import timestamp
 from streamstate.widgets.chart import is_plot
 from streamstate.widgets.export.album import encoded
@@ -66,12 +67,12 @@ class SavedDocument:
     def html(
         self, album: str, epochs: Mapping[str, Any], notes: Sequence[str], moment: dt.datetime, saved: str = ""
     ) -> str:
-        """The whole file.
+        """Return the whole file.
 
         Args:
             album: the drawings, as JSON.
             epochs: the epochs: the ``action`` that chooses one, their ``order``, and those that are ``held``, in words.
-            notes: what is left out.
+            notes: the notes on what is missing.
             moment: when it was saved.
             saved: which epochs were saved, in a sentence.
         """
@@ -81,8 +82,8 @@ class SavedDocument:
             name=escape(self._name),
             moment=escape(timestamp(moment.replace(microsecond=0))),
             still=self._still,
-            saved=f"<p>{escape(saved)}</p>" if saved else "",
-            notes="".join(f"<li>{escape(note)}</li>" for note in notes),
+            saved=paragraphs([saved]),
+            notes=joined(tag("li", note) for note in notes),
             data=data,
             library=self._library,
             script=self._script,
@@ -90,7 +91,7 @@ class SavedDocument:
 
 
 def has_plot(message: Any) -> bool:
-    """Whether a message contains a plot."""
+    """Check if a message contains a plot."""
     if isinstance(message, Mapping):
         return is_plot(message) or any(map(has_plot, message.values()))
     return isinstance(message, list | tuple) and any(map(has_plot, message))

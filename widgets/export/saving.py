@@ -25,7 +25,7 @@ BUDGET = 2_000_000
 
 @dataclass(frozen=True)
 class SaveReport:
-    """What :meth:`View.save <streamstate.widgets.View.save>` did.
+    """The report of :meth:`View.save <streamstate.widgets.View.save>`.
 
     Attributes:
         path: the file.
@@ -134,7 +134,7 @@ class _Saving(Generic[S]):
         return chosen
 
     def _selected(self) -> int | None:
-        """The epoch that the view shows; of two, the later."""
+        """Return the epoch that the view shows; of two, the later."""
         focus = self._model.focus(self._first)
         return focus.between[1] if focus.between and focus.epoch is None else focus.epoch
 
@@ -142,7 +142,7 @@ class _Saving(Generic[S]):
         return self._model.acted(self._first, self._model.epoch_action, epoch, None)
 
     def _library(self, message: Any) -> str:
-        """The plot library, if there are plots and it takes at most half of the budget."""
+        """Return the plot library, if there are plots and it takes at most half of the budget."""
         if not has_plot(message):
             return ""
         library = plot_library()
@@ -187,7 +187,7 @@ class _Saving(Generic[S]):
         return True
 
     def _fitting(self, album: Album[S], epochs: Sequence[int]) -> int:
-        """How many epochs will fit, estimated from a few of them."""
+        """Estimate from a few epochs how many will fit."""
         before, tried = album.size, list(dict.fromkeys([epochs[-1], epochs[len(epochs) // 2], epochs[0]]))
         for epoch in tried:
             with contextlib.suppress(AlbumFull, StreamStateError):
@@ -260,7 +260,7 @@ class _Saving(Generic[S]):
 
 
 def evenly(numbers: Sequence[int], count: int) -> list[int]:
-    """Some of the ascending numbers, evenly spaced, including the first and the last.
+    """Return some of the ascending numbers, evenly spaced, including the first and the last.
 
     Example:
         >>> evenly(range(10), 4)

@@ -1,4 +1,4 @@
-"""What runs in the page: a JavaScript module for each kind of view, and the modules they share.
+"""The JavaScript of the page: a module for each kind of view, and the modules they share.
 
 The modules are plain ES modules, which editors, browsers and Node read as they are. A notebook's output, a saved file
 and a served page have no place in common to import modules from, so the modules of a view are joined into one text.
@@ -24,13 +24,13 @@ _NAME = re.compile(
 
 
 def resource(name: str) -> str:
-    """A file of this folder."""
+    """Return a file of this folder."""
     return files("streamstate.widgets.front").joinpath(name).read_text("utf-8")
 
 
 @cache
 def bundle(kind: str) -> str:
-    """The ES module of a kind of view, which exports ``render``, joined with every module that it imports."""
+    """Return the ES module of a kind of view, which exports ``render``, joined with every module that it imports."""
     return join_modules(kind, _module)
 
 
@@ -55,7 +55,7 @@ def join_modules(entry: str, read: Callable[[str], str]) -> str:
 
 
 def _in_order(entry: str, read: Callable[[str], str]) -> dict[str, str]:
-    """The modules by name, each after those that it imports."""
+    """Return the modules by name, each after those that it imports."""
     ordered: dict[str, str] = {}
 
     def add(name: str, importers: tuple[str, ...]) -> None:
@@ -106,7 +106,7 @@ def _check_names(sources: dict[str, str]) -> None:
 
 
 def _declared(source: str) -> list[tuple[bool, str]]:
-    """The names that a module declares at its top level, and whether it exports them."""
+    """Return the names that a module declares at its top level, and whether it exports them."""
     found = _NAME.findall(source)
     return [(bool(export), name) for export, single, several in found for name in _listed(single or several)]
 
@@ -121,14 +121,14 @@ def _module(name: str) -> str:
 
 @cache
 def style(kind: str) -> str:
-    """The style sheet of a kind of view: what all share, and the sheet of each of its modules that has one."""
+    """Return the style sheet of a kind of view: what all share, and the sheet of each of its modules that has one."""
     sheets = [files("streamstate.widgets.front").joinpath(f"{name}.css") for name in _in_order(kind, _module)]
     return resource("view.css") + "".join(sheet.read_text("utf-8") for sheet in sheets if sheet.is_file())
 
 
 @cache
 def plot_library() -> str:
-    """The script of Vega, Vega-Lite and Vega-Embed, which sets ``window.vegaEmbed``; about 0.9 MB.
+    """Return the script of Vega, Vega-Lite and Vega-Embed, which sets ``window.vegaEmbed``; about 0.9 MB.
 
     It comes from the package that draws the still pictures, so both look the same and nothing is downloaded.
     """

@@ -54,7 +54,7 @@ class ViewComponent(JSComponent):
 
 
 def component(shown: Live[Any], submit: Submit = _now) -> pn.viewable.Viewable:
-    """A new component that shows a view, as wide as there is room.
+    """Return a new component that shows a view, as wide as there is room.
 
     By default, the work of a message runs on the thread that receives it, which in a server is the event loop.
     """

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html, tag
 from streamstate.widgets.front import bundle, style
 from streamstate.widgets.live.live_view import Live
 from streamstate.widgets.live.outputs import SHARE
@@ -92,7 +93,7 @@ class RateLimit:
         self._at = time.monotonic()
 
     def take(self) -> bool:
-        """Whether it may be done once more."""
+        """Take one turn; False if none is left."""
         now = time.monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
@@ -220,19 +221,19 @@ def bootstrap(address: str, still: str) -> tuple[dict[str, str], dict[str, Any]]
     display = uuid.uuid4().hex
     script = files("streamstate.widgets.live").joinpath("connect.js").read_text("utf-8")
     call = f'({script})("{TARGET}", "{address}", "{display}", "{hiding(still)}")'
-    html = f'<div class="streamstate"><script>{call}</script></div>'
+    html = tag("div", tag("script", Html(call)), class_="streamstate")
     return {"text/plain": "", "text/html": html, EXEC: ""}, {EXEC: {"id": display}}
 
 
 def hiding(*stills: str) -> str:
-    """The style that hides still forms, with the room that JupyterLab leaves for them."""
+    """Return the style that hides still forms, with the room that JupyterLab leaves for them."""
     names = [f"#{name}" for name in stills]
     rows = [f".jp-OutputArea-child:has({name})" for name in names]
     return f"{', '.join([*names, *rows])} {{ display: none !important; }}" if names else ""
 
 
 def widget_needed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the notebook shows widgets but cannot open comms for Panel, as in VS Code and Colab.
+    """Check if the notebook shows widgets but cannot open comms for Panel, as in VS Code and Colab.
 
     A JupyterLab started from a terminal of VS Code inherits its environment, but also sets ``JPY_SESSION_NAME``.
 
@@ -262,13 +263,13 @@ def _opened(comm: Any, message: Mapping[str, Any]) -> None:
 
 
 def _comm_manager() -> Any:
-    """The comm manager of the current Jupyter kernel, if there is one."""
+    """Return the comm manager of the current Jupyter kernel, if there is one."""
     kernel = getattr(_shell(), "kernel", None)
     return getattr(kernel, "comm_manager", None)
 
 
 def _shell() -> Any:
-    """The shell of this process, if there is one."""
+    """Return the shell of this process, if there is one."""
     from IPython.core.getipython import get_ipython
 
     return get_ipython()

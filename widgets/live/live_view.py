@@ -98,12 +98,12 @@ class Live(Generic[S]):
 
     @property
     def watched(self) -> bool:
-        """Whether a page shows the view now."""
+        """True if a page shows the view now."""
         return bool(self._pages)
 
     @property
     def closed(self) -> bool:
-        """Whether the view was closed."""
+        """True if the view was closed."""
         return self._closed
 
     def joined(self, page: Page) -> None:
@@ -290,7 +290,7 @@ class Live(Generic[S]):
             page.send(message | {"handled": handled})
 
     def _played(self, selection: S) -> S:
-        """The next step if it is time, unless a person just chose another selection."""
+        """Return the next step if it is time, unless a person just chose another selection."""
         if not self.model.playing(selection) or time.monotonic() - self._stepped < STEP:
             return selection
         self._stepped = time.monotonic()

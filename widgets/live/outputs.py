@@ -11,6 +11,8 @@ import time
 import uuid
 from collections.abc import Callable
 
+from streamstate.snapshots.calls.html import Html, tag
+
 REST = 0.5
 """Seconds without a new drawing after which the outputs are replaced."""
 LONGEST = 3.0
@@ -53,11 +55,11 @@ class StillOutputs:
 
 
 def _named(forms: Forms, name: str) -> Forms:
-    return forms | {"text/html": f'<div id="{name}">{forms["text/html"]}</div>'}
+    return forms | {"text/html": tag("div", Html(forms["text/html"]), id=name)}
 
 
 class Pace:
-    """When to replace the outputs: once drawings rest, but not too late, and not so often that it takes much time.
+    """The moments to replace the outputs: once drawings rest, but not too late, and not too often.
 
     Example:
         >>> pace = Pace(clock=iter([0.0, 0.1, 0.5]).__next__)

@@ -38,7 +38,7 @@ class ViewWidget(anywidget.AnyWidget):
         self._hosted.received(content)
 
     def mimebundle(self) -> dict[str, Any]:
-        """What a notebook needs to show it: no text, because the still form beside it is shown where it is not."""
+        """Return the notebook's output for the widget, without text: the still form beside it is shown elsewhere."""
         shown: Any = self._repr_mimebundle_()
         return dict(shown[0] if isinstance(shown, tuple) else shown) | {"text/plain": ""}
 

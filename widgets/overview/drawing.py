@@ -1,18 +1,19 @@
-"""What a store overview shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a store overview: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from html import escape
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.values import Cell, timestamp
+from streamstate.widgets.chart import ACCENT
 from streamstate.widgets.model import first_row
 from streamstate.widgets.number_text import amount, size, span
 from streamstate.widgets.overview.facts import QueryFacts
-from streamstate.widgets.still import frame, table, td
+from streamstate.widgets.still import frame, table
 
 ROWS = 25
 """Queries per page."""
@@ -55,7 +56,7 @@ class OverviewDrawing:
         return max((query.bytes for query in self.queries), default=0)
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         chosen = next((query for query in self.queries if query.name == self.chosen), None)
         return {
             "path": self.path,
@@ -69,18 +70,18 @@ class OverviewDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text."""
+        """Return the drawing as a line of text."""
         return " · ".join([self.path, *self.facts(), *map(_summary, self.shown)])
 
-    def html(self) -> str:
-        """The drawing as a table, without scripts."""
+    def html(self) -> Html:
+        """Return the drawing as a table, without scripts."""
         rows = table("Queries of the store", _HEADS, map(self._still_row, self.shown))
         first, last = self.offset + 1, self.offset + len(self.shown)
         paged = f"Queries {first:,}–{last:,} of {len(self.queries):,}. " if len(self.shown) < len(self.queries) else ""
-        return frame(self.path, self.facts(), rows, f"{paged}As of {timestamp(self.now)}.")
+        return frame(self.path, self.facts(), rows, note=f"{paged}As of {timestamp(self.now)}.")
 
     def facts(self) -> list[str]:
-        """What the head says about the whole store."""
+        """Return the facts about the whole store in the head."""
         facts = [amount(len(self.queries), "query", "queries"), size(self.bytes)]
         broken = sum(bool(query.problem) for query in self.queries)
         return [*facts, f"{broken:,} cannot be read"] if broken else facts
@@ -105,23 +106,22 @@ class OverviewDrawing:
             "chosen": query.name == self.chosen,
         }
 
-    def _still_row(self, query: QueryFacts) -> list[str]:
+    def _still_row(self, query: QueryFacts) -> list[Cell | str]:
         lead = "\u2003" * query.depth + ("└ " if query.depth else "")
-        name = f"<td>{escape(lead + query.name)}{_aside(_origin(query))}</td>"
+        name = tag("td", lead + query.name, _aside(_origin(query)))
         if query.problem:
-            wide = f'colspan="{len(_HEADS) - 1}" style="white-space:normal"'
-            return [name, f"<td {wide}>Cannot be read. {escape(query.problem)}</td>"]
+            problem = f"Cannot be read. {query.problem}"
+            return [name, tag("td", problem, colspan=len(_HEADS) - 1, style="white-space:normal")]
         newest = "none captured yet" if query.epoch is None else f"{query.epoch}"
         when = timestamp(query.committed) if query.committed else ""
         share = round(80 * query.bytes / self.largest) if self.largest else 0
-        bar = f'<div style="height:4px;width:{share}px;background:#3b82c4"></div>'
         return [
             name,
-            f"<td>{newest}{_aside(when)}{_aside(_lag(query) and f'captured {_lag(query)}')}</td>",
-            f"<td>{query.captured:,}{_aside(_gaps(query))}</td>",
-            td(Cell(_count(query.rows), "number")),
-            f"<td>{size(query.bytes)}{bar}</td>",
-            td(", ".join(facts.name for facts in query.tables)),
+            tag("td", newest, _aside(when), _aside(_lag(query) and f"captured {_lag(query)}")),
+            tag("td", f"{query.captured:,}", _aside(_gaps(query))),
+            Cell(_count(query.rows), "number"),
+            tag("td", size(query.bytes), tag("div", style=f"height:4px;width:{share}px;background:{ACCENT}")),
+            ", ".join(facts.name for facts in query.tables),
         ]
 
 
@@ -140,7 +140,7 @@ def _count(rows: int | None) -> str:
 
 
 def _origin(query: QueryFacts) -> str:
-    """Where a fork comes from; empty if the query is not a fork."""
+    """Return the origin of a fork; empty if the query is not a fork."""
     parent, epoch = query.branch.parent, query.branch.parent_epoch
     if parent is None:
         return ""
@@ -148,21 +148,21 @@ def _origin(query: QueryFacts) -> str:
 
 
 def _gaps(query: QueryFacts) -> str:
-    """How many gaps a query has; empty if it has none."""
+    """Return the number of a query's gaps, in words; empty if it has none."""
     return amount(query.gaps, "gap") if query.gaps else ""
 
 
 def _lag(query: QueryFacts) -> str:
-    """How long after its commit the newest epoch was captured."""
+    """Return the time from the commit of the newest epoch to its capture."""
     return "" if query.lag is None else f"{span(query.lag)} after its commit"
 
 
-def _aside(text: str) -> str:
-    return f'<br><small style="font-weight:normal">{escape(text)}</small>' if text else ""
+def _aside(text: str) -> Html | None:
+    return joined(Html("<br>"), tag("small", text, style="font-weight:normal")) if text else None
 
 
 def _detail(query: QueryFacts) -> dict[str, Any]:
-    """The tables of the chosen query."""
+    """Return the tables of the chosen query."""
     largest = max((facts.bytes for facts in query.tables), default=0)
     tables = [
         asdict(facts) | {"size": size(facts.bytes), "share": facts.bytes / largest if largest else 0}

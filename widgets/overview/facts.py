@@ -1,4 +1,4 @@
-"""What an overview says of each query of a store: read from manifests and Delta's file lists.
+"""The facts about each query of a store, read from manifests and Delta's file lists.
 
 State is read only to count the rows of the queries that are shown, where capture did not, and where that is soon done.
 """
@@ -72,16 +72,16 @@ class StoreFacts:
         self._sizes: dict[tuple[str, str | None], TableSize] = {}
 
     def state(self) -> object:
-        """A value that stays equal until there are new queries, epochs or errors."""
+        """Return a value that stays equal until there are new queries, epochs or errors."""
         branches = self._lineage.branches()
         return branches, tuple(_state(self._entries(branch.name)) for branch in branches)
 
     def queries(self) -> list[QueryFacts]:
-        """All queries, each fork below its parent."""
+        """Return all queries, each fork below its parent."""
         return [self._query(branch, depth) for branch, depth in as_tree(self._lineage.branches())]
 
     def counted(self, query: QueryFacts) -> QueryFacts:
-        """A query with the rows of its state, as far as they are soon counted."""
+        """Return a query with the rows of its state, if they are quick to count."""
         if query.rows is not None or query.problem or query.epoch is None:
             return query
         rows = self._store[query.name].recorded.newest_rows()
@@ -97,7 +97,7 @@ class StoreFacts:
         return known[1]
 
     def _entries(self, name: str) -> Sequence[Entry] | str:
-        """A query's manifest, or the reason why it cannot be read."""
+        """Return a query's manifest, or the reason why it cannot be read."""
         try:
             return self._store[name].recorded.entries()
         except (StreamStateError, OSError) as problem:
@@ -123,7 +123,7 @@ class StoreFacts:
         )
 
     def _tables(self, query: str, entries: Sequence[Entry], newest: Entry | None) -> tuple[list[TableFacts], int, str]:
-        """The state tables, the manifest's size, and the reason if something cannot be read."""
+        """Return the state tables, the manifest's size, and the reason if something cannot be read."""
         live = self._store[query].recorded.with_counts([newest])[0].tables if newest else {}
         found = []
         more, _, problem = self._size(query, None) if entries else (0, 0, "")

@@ -36,17 +36,17 @@ class OverviewModel(ViewModel[OverviewSelection]):
         self._lock = threading.Lock()
 
     def newest(self) -> object:
-        """The queries and their epochs."""
+        """Return the queries and their epochs."""
         with self._lock:
             return self._facts.state()
 
     def quick(self, selection: OverviewSelection) -> Drawing:
-        """The drawing without the rows that are still to be counted; the next drawing has them."""
+        """Return the drawing without the rows that are still to be counted; the next drawing has them."""
         view = self.view(selection, whole=False)
         return Drawing(view.message(), view, unfinished=any(query.rows is None for query in view.shown))
 
     def view(self, selection: OverviewSelection, *, whole: bool = True) -> OverviewDrawing:
-        """All queries, by page; without ``whole``, rows that capture has not counted are left out."""
+        """Return all queries, by page; without ``whole``, rows that capture has not counted are left out."""
         with self._lock:
             queries = self._facts.queries()
             view = OverviewDrawing(str(self.store.path), queries, datetime.now(UTC), selection.query, selection.page)
@@ -66,11 +66,11 @@ class OverviewModel(ViewModel[OverviewSelection]):
         return selection
 
     def focus(self, selection: OverviewSelection) -> Focus:
-        """The query."""
+        """Return the query."""
         return Focus(query=selection.query)
 
     def focused(self, selection: OverviewSelection, focus: Focus) -> OverviewSelection:
-        """The query of another view, if the store has it."""
+        """Return the query of another view, if the store has it."""
         if focus.query is None or focus.query == selection.query:
             return selection
         with self._lock:

@@ -1,4 +1,4 @@
-"""What the page shows, as the query string of its address: links to a query, a table, an epoch and a key.
+"""The state of the page as the query string of its address: a query, a table, an epoch and a key.
 
 ``?query=delays&section=browser&table=op0&epoch=12&key={"carrier":"HA","origin":"JFK"}``, percent-encoded. The key is
 JSON, because key columns have arbitrary names and types; a type that JSON lacks is an object with one member whose
@@ -63,7 +63,7 @@ class Address:
 
     @classmethod
     def read(cls, text: str) -> Address:
-        """The place that the query string of an address names. Missing and invalid parts are None."""
+        """Return the place that the query string of an address names. Missing and invalid parts are None."""
         given = {name: values[0] for name, values in parse_qs(text.removeprefix("?")).items()}
         return cls(
             given.get("query"),
@@ -76,7 +76,7 @@ class Address:
         )
 
     def text(self) -> str:
-        """The query string of the address, with its question mark; empty for the store itself.
+        """Return the query string of the address, with its question mark; empty for the store itself.
 
         A key that an address cannot express is left out.
         """
@@ -90,7 +90,7 @@ class Address:
 
     @property
     def focus(self) -> Focus:
-        """What views look at."""
+        """The place that views look at."""
         return Focus(self.epoch, self.between, self.table, self.key, self.epoch is None and self.between is None)
 
 

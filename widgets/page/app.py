@@ -107,7 +107,7 @@ def _restore(view: View[Any], address: Address, *, focused: bool = True) -> None
 
 
 class TabViewer:
-    """What one tab shows: the head and the view below it.
+    """One tab: the head and the view below it.
 
     The threads are shared by all viewers. They handle messages, open views and close them, so that the event loop
     never waits for the store.
@@ -132,7 +132,7 @@ class TabViewer:
         self._go(address)
 
     def layout(self) -> pn.viewable.Viewable:
-        """The tab's content."""
+        """Return the tab's content."""
         return pn.Column(self._component(self._head), self._place, sizing_mode="stretch_width", margin=0)
 
     def close(self, *, wait: bool = False) -> None:
@@ -144,7 +144,7 @@ class TabViewer:
             self._close(shown, wait=wait)
 
     def _component(self, view: View[Any]) -> pn.viewable.Viewable:
-        """A view as a component whose messages go through the viewer's queue."""
+        """Return a view as a component whose messages go through the viewer's queue."""
         return component(view._live, self._work.submit)  # noqa: SLF001 (like View.__panel__)
 
     def _close(self, view: View[Any], *, wait: bool = False) -> None:
@@ -237,7 +237,7 @@ class TabViewer:
 
 
 def app(catalogue: Catalogue, threads: Executor, visitors: Visitors) -> Callable[[], pn.Template]:
-    """What Panel calls for each tab."""
+    """Return the function that Panel calls for each tab."""
 
     def opened() -> pn.Template:
         document = pn.state.curdoc

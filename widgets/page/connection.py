@@ -48,7 +48,7 @@ class BriefLog(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is logged; what it says is shortened."""
+        """Check if a record is logged, and shorten its message."""
         if not self._limit.take():
             self._left_out += 1
             return False

@@ -65,7 +65,7 @@ class Visitors:
         return cookie
 
     def owns(self, name: str | None) -> bool:
-        """Whether a browser is the owner's."""
+        """Check if a browser is the owner's."""
         return name in self._owners
 
     def _drop(self, name: str) -> None:
@@ -73,7 +73,7 @@ class Visitors:
         self._owners.discard(name)
 
     def name(self, cookie: str) -> str | None:
-        """The name of the browser with this cookie; None if it was not admitted, or too long ago."""
+        """Return the name of the browser with this cookie; None if it was not admitted, or too long ago."""
         name = _digest(cookie)
         seen = self._seen.get(name)
         if seen is None or time.monotonic() - seen > _LASTS:
@@ -83,7 +83,7 @@ class Visitors:
         return name
 
     def full(self, name: str | None) -> str:
-        """Why a browser cannot open another tab; empty if it can. Without a token, no browser has a name."""
+        """Return why a browser cannot open another tab; empty if it can. Without a token, no browser has a name."""
         if name is not None and sum(owner == name for owner in self.tabs.values()) >= _TABS:
             return f"This browser already has {_TABS} open tabs of this store."
         if len(self.tabs) >= _ALL_TABS:
@@ -91,7 +91,7 @@ class Visitors:
         return ""
 
     def crowded(self, name: str | None) -> bool:
-        """Whether a browser has more connections than its tabs need."""
+        """Check if a browser has more connections than its tabs need."""
         return self.connections[name] >= _LINES * (_ALL_TABS if name is None else _TABS)
 
 
@@ -176,12 +176,12 @@ class _Guard(Matcher):
         return "full" if request.path in {"", "/"} and self.visitors.full(name) else "pass"
 
     def _valid_host(self, request: HTTPServerRequest) -> bool:
-        """Whether the host name is one of this server's; another site may have pointed its own name here."""
+        """Check if the host name is one of this server's; another site may have pointed its own name here."""
         host = urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
         return self.access.hosts is None or host in self.access.hosts
 
     def _from_here(self, request: HTTPServerRequest) -> bool:
-        """Whether the request comes from a page of this server, or from no page at all."""
+        """Check if the request comes from a page of this server, or from no page at all."""
         origin = request.headers.get("Origin")
         if origin is None or origin == self.access.origin:
             return True
@@ -199,12 +199,12 @@ class _Guard(Matcher):
 
 
 def _same(given: bytes | None, token: str | None) -> bool:
-    """Whether a token is the right one, compared in constant time."""
+    """Compare a token in constant time."""
     return given is not None and token is not None and hmac.compare_digest(given, token.encode())
 
 
 def _opened_in_a_tab(request: HTTPServerRequest) -> bool:
-    """Whether a link opens the page in a tab, not in a frame or as part of another page."""
+    """Check if a link opens the page in a tab, not in a frame or as part of another page."""
     mode, target = request.headers.get("Sec-Fetch-Mode"), request.headers.get("Sec-Fetch-Dest")
     return (mode, target) == ("navigate", "document") and request.method == "GET"
 
@@ -272,5 +272,5 @@ class _Answer(RequestHandler):
 
 
 def guarded(access: AccessRules, visitors: Visitors) -> Rule:
-    """The routing rule that answers a request, unless it may pass; it must come before all others."""
+    """Return the routing rule that answers a request, unless it may pass; it must come before all others."""
     return Rule(_Guard(access, visitors), _Answer)

@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.calls.html import Html, tag
 from streamstate.widgets.browser.model import StateBrowser
 from streamstate.widgets.dashboard.model import QueryDashboard
 from streamstate.widgets.diffs.model import DiffView
-from streamstate.widgets.key_life.model import KeyHistoryView
+from streamstate.widgets.key_history.model import KeyHistoryView
 from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.page.address import Address
 from streamstate.widgets.page.statement_view import StatementView
@@ -37,7 +37,7 @@ class Section:
 
 
 def _difference(history: History, address: Address, _: Statements) -> View[Any]:
-    """The two epochs of an address; by default an epoch and the one captured before it."""
+    """Return the two epochs of an address; by default an epoch and the one captured before it."""
     if address.between:
         return DiffView(history, *address.between, address.table)
     captured = history.captured()
@@ -88,11 +88,11 @@ class PageModel(ViewModel[Address]):
         """A message below the head, and before it its kind: ``working``, ``wrong``, or empty for no message."""
 
     def newest(self) -> object:
-        """The queries and the message."""
+        """Return the queries and the message."""
         return self._catalogue.queries(), self.notice
 
     def drawing(self, selection: Address) -> Drawing:
-        """The links of the page."""
+        """Return the links of the page."""
         queries, (kind, text) = self._catalogue.queries(), self.notice
         section = selection.section or SECTIONS[0].name
         elsewhere = Address(section=selection.section)  # another query has other tables, epochs and keys
@@ -111,15 +111,15 @@ class PageModel(ViewModel[Address]):
         return Drawing(message, queries)
 
     def acted(self, selection: Address, action: str, value: Any, kept: Any) -> Address:
-        """The address of the link that was followed, or that the browser went back or forward to."""
+        """Return the address of the link that was followed, or that the browser went back or forward to."""
         return Address.read(str(value)) if action == "address" else selection
 
     def focus(self, selection: Address) -> Focus:
-        """What the address names."""
+        """Return the place that the address names."""
         return selection.focus
 
     def focused(self, selection: Address, focus: Focus) -> Address:
-        """The address of a view's focus; epochs and keys that the focus leaves out are removed."""
+        """Return the address of a view's focus; epochs and keys that the focus leaves out are removed."""
         return replace(
             selection,
             table=focus.table or selection.table,
@@ -129,12 +129,12 @@ class PageModel(ViewModel[Address]):
         )
 
     def text(self, drawing: Drawing) -> str:
-        """The store and its queries."""
+        """Return the store and its queries."""
         return f"{self.name}: {', '.join(drawing.kept) or 'no query yet'}"
 
-    def html(self, drawing: Drawing) -> str:
-        """The store and its queries, escaped."""
-        return f"<p>{escape(self.text(drawing))}</p>"
+    def html(self, drawing: Drawing) -> Html:
+        """Return the store and its queries, escaped."""
+        return tag("p", self.text(drawing))
 
     @staticmethod
     def _link(name: str, to: Address, current: str | None, title: str | None = None) -> dict[str, Any]:

@@ -280,7 +280,7 @@ def _origin(text: str) -> str:
 
 
 def _certificate(cert: str | Path | None, key: str | Path | None) -> tuple[str, str] | None:
-    """Both files, after checking that they can be used."""
+    """Return both files, after checking that they can be used."""
     if cert is None and key is None:
         return None
     if cert is None or key is None:

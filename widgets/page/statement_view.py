@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.calls.html import Html
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.results.results import shown_columns
 from streamstate.state_inspect.values import Cell
 from streamstate.widgets.address_fields import LONGEST, in_address
 from streamstate.widgets.model import PAGE_ACTIONS, SIZES, Drawing, ViewModel, applied, first_row, tables_shown
 from streamstate.widgets.number_text import amount, described
-from streamstate.widgets.still import frame, table, td
+from streamstate.widgets.still import frame, table
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
@@ -63,12 +64,12 @@ class StatementDrawing:
         return vars(self) | {"selection": vars(self.selection), "relations": relations}
 
     def text(self) -> str:
-        """The statement and the size of its result."""
+        """Return the statement and the size of its result."""
         return f"{self.name}: {self.selection.sql} {self.problem or self.summary}".strip()
 
-    def html(self) -> str:
-        """The rows as a table."""
-        cells = ([td(Cell(**each)) for each in row] for row in self.rows)
+    def html(self) -> Html:
+        """Return the rows as a table."""
+        cells = ([Cell(**each) for each in row] for row in self.rows)
         return frame(self.name, [self.problem or self.summary], table("Result", self.columns, cells))
 
 
@@ -85,11 +86,11 @@ class StatementModel(ViewModel[StatementSelection]):
         self._answers: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def newest(self) -> object:
-        """The tables that can be read; a result stays as it is until its statement is run again."""
+        """Return the tables that can be read; a result stays as it is until its statement is run again."""
         return tables_shown(self.history) if self.history.captured() else []
 
     def view(self, selection: StatementSelection, *, whole: bool = True) -> StatementDrawing:
-        """The page of the result; without ``whole``, a statement that has not run yet is ``busy``."""
+        """Return the page of the result; without ``whole``, a statement that has not run yet is ``busy``."""
         drawing = StatementDrawing(self.name, selection, self._relations())
         if not selection.sql.strip():
             return drawing
@@ -104,12 +105,12 @@ class StatementModel(ViewModel[StatementSelection]):
 
     @consistent_read()
     def quick(self, selection: StatementSelection) -> Drawing:
-        """The drawing without a result that has to be computed."""
+        """Return the drawing without a result that has to be computed."""
         view = self.view(selection, whole=False)
         return Drawing(view.message(), view, unfinished=view.busy)
 
     def acted(self, selection: StatementSelection, action: str, value: Any, kept: Any) -> StatementSelection:
-        """The selection after an action. Running a statement again computes its result again."""
+        """Return the selection after an action. Running a statement again computes its result again."""
         if action == "run":
             with self._lock:
                 self._answers.pop(str(value), None)
@@ -130,7 +131,7 @@ class StatementModel(ViewModel[StatementSelection]):
         return answer
 
     def _relations(self) -> list[Relation]:
-        """What the statement can read of this query."""
+        """Return the relations of this query that the statement can read."""
         if not self.history.captured():
             return []
         tables = {name: shown_columns(self.history.recorded, name) for name in tables_shown(self.history)}
@@ -141,7 +142,7 @@ class StatementModel(ViewModel[StatementSelection]):
 
 
 def _with_answer(drawing: StatementDrawing, answer: Mapping[str, Any]) -> StatementDrawing:
-    """The drawing with a page of an answer."""
+    """Return the drawing with a page of an answer."""
     if "problem" in answer:
         return replace(drawing, problem=answer["problem"])
     rows, selection = answer["rows"], drawing.selection

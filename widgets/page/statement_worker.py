@@ -72,7 +72,7 @@ def _taken() -> int:
 
 
 def _limit(memory: int) -> None:
-    """Limit the memory and the files of this process, as far as the system can."""
+    """Limit the memory and the files of this process, if the system can."""
     try:
         import resource
     except ImportError:  # Windows
@@ -84,7 +84,7 @@ def _limit(memory: int) -> None:
 
 
 def _answer(store: Store, text: str) -> dict[str, Any]:
-    """The result of a statement as JSON types, or what is wrong with it."""
+    """Return the result of a statement as JSON types, or what is wrong with it."""
     began = time.monotonic()
     try:
         with time_limit(SECONDS, "The statement"):
@@ -105,7 +105,7 @@ def _answer(store: Store, text: str) -> dict[str, Any]:
 
 
 def _rows(found: pa.Table) -> Iterator[list[dict[str, Any]]]:
-    """The first rows as cells, as many as fit."""
+    """Yield the first rows as cells, as many as fit."""
     left = ANSWER
     values = [column.to_pylist() for column in found.slice(0, ROWS).columns]  # two columns may have the same name
     for row in zip(*values, strict=True):

@@ -44,7 +44,7 @@ class _Process:
         self._idle: threading.Timer | None = None
 
     def run(self, text: str) -> dict[str, Any]:
-        """The answer to a statement.
+        """Return the answer to a statement.
 
         Raises:
             StatementEnded: the process needed too much memory or time, or was interrupted.
@@ -88,7 +88,7 @@ class _Process:
         return self._answer(self._where, _START)
 
     def _answer(self, message: Any, seconds: float) -> dict[str, Any]:
-        """The answer to a message; the process is killed if it takes longer."""
+        """Return the answer to a message; the process is killed if it takes longer."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -142,7 +142,7 @@ class Statements:
             self._free.put(process)
 
     def run(self, text: str) -> dict[str, Any]:
-        """The result of a statement as JSON types; ``problem`` says why there is none.
+        """Return the result of a statement as JSON types; ``problem`` says why there is none.
 
         Raises:
             QueryStopped: a newer request made the answer useless.

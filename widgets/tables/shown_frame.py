@@ -17,13 +17,13 @@ MOST = 60
 
 
 class ShownFrame(pd.DataFrame):
-    """A frame, and how a notebook shows it. What is computed from it is an ordinary frame."""
+    """A frame with its display in a notebook. Results computed from it are ordinary frames."""
 
     _table: Callable[[pd.DataFrame], SummaryTable] | None = None
 
     @classmethod
     def of(cls, frame: pd.DataFrame, table: Callable[[pd.DataFrame], SummaryTable] | None = None) -> ShownFrame:
-        """The frame, shown as a table that a function makes of it; by default its rows."""
+        """Return the frame, shown as a table that a function makes of it; by default its rows."""
         made = cls(frame)
         object.__setattr__(made, "_table", table or rows_table)  # not a column
         return made
@@ -36,7 +36,7 @@ class ShownFrame(pd.DataFrame):
         return self.to_html(max_rows=MOST) if table is None else table._repr_html_()
 
     def _shown(self) -> SummaryTable | None:
-        """The table; None if the frame has been changed into one of another form."""
+        """Return the table; None if the frame has been changed into one of another form."""
         if self._table is None or not isinstance(self.index, pd.RangeIndex) or self.columns.nlevels > 1:
             return None
         try:
@@ -46,7 +46,7 @@ class ShownFrame(pd.DataFrame):
 
 
 def rows_table(frame: pd.DataFrame) -> SummaryTable:
-    """The first rows of a frame of ours."""
+    """Return the first rows of a frame of ours."""
     rows = [[_cell(value) for value in row] for row in frame_tuples(frame.head(MOST))]
     more = f"The first {MOST} of {len(frame):,} rows" if len(frame) > MOST else ""
     return SummaryTable(list(map(str, frame.columns)), rows, empty="No rows.", caption=more)

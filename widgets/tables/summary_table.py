@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
+
+from streamstate.snapshots.calls.html import Html, head, joined, table, tag
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,21 +49,21 @@ class TableCell:
     @property
     def plain(self) -> str:
         """The cell as plain text."""
-        text = _formatted(self.value) if self.text is None else self.text
-        return f"{self.sign} {text}" if self.sign else text
+        return f"{self.sign} {self._shown}" if self.sign else self._shown
 
-    def html(self) -> str:
-        """The cell as escaped HTML."""
-        text = escape(_formatted(self.value) if self.text is None else self.text)
-        return f"{self.sign_html()} {text}" if self.sign else text
+    def html(self) -> Html:
+        """Return the cell as HTML; screen readers read the text without the sign."""
+        if not self.sign:
+            return joined(self._shown)
+        return joined(tag("span", self.sign, aria_hidden="true", style=f"color:{self.colour}"), f" {self._shown}")
 
-    def sign_html(self) -> str:
-        """The sign alone, hidden from screen readers, which read the text beside it."""
-        return f'<span aria-hidden="true" style="color:{escape(self.colour)}">{escape(self.sign)}</span>'
+    @property
+    def _shown(self) -> str:
+        return _formatted(self.value) if self.text is None else self.text
 
 
 def state_cell(state: str, detail: str | None = None) -> TableCell:
-    """A query's state with its sign, and a detail in brackets."""
+    """Return a query's state with its sign, and a detail in brackets."""
     sign, colour = _SIGNS[state]
     return TableCell(state, f"{state} ({detail})" if detail else None, sign=sign, colour=colour)
 
@@ -89,7 +90,7 @@ class SummaryTable:
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The values as a DataFrame."""
+        """Return the values as a DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(self.rows, columns=pd.Index(self.columns), dtype=object)
@@ -110,33 +111,28 @@ class SummaryTable:
 
     def _repr_html_(self) -> str:
         if not self.rows:
-            return f"<p>{escape(self._empty)}</p>"
+            return tag("p", self._empty)
         sides = ["right" if number else "left" for number in self._numeric()]
-        head = "".join(
-            f'<th scope="col" style="{_HEAD.format(side)}">{escape(name)}</th>'
-            for name, side in zip(self.columns, sides, strict=True)
-        )
-        body = "".join(f"<tr>{self._row_html(row, sides)}</tr>" for row in self._cells)
-        caption = f'<caption style="{_CAPTION}">{escape(self._caption)}</caption>' if self._caption else ""
-        return f'<table style="color:inherit">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        heads = [head(name, style=_HEAD.format(side)) for name, side in zip(self.columns, sides, strict=True)]
+        caption = tag("caption", self._caption, style=_CAPTION) if self._caption else None
+        return table(heads, (self._row_html(row, sides) for row in self._cells), caption=caption, style="color:inherit")
 
     def _numeric(self) -> list[bool]:
-        """Whether each column holds numbers, which are aligned right."""
+        """Check for each column if it holds numbers, which are aligned right."""
         columns = [[cell for cell in column if cell.value is not None] for column in zip(*self._cells, strict=True)]
         return [
             bool(column) and all(cell.number or type(cell.value) in (int, float) for cell in column)
             for column in columns
         ]
 
-    def _row_html(self, row: list[TableCell], sides: list[str]) -> str:
+    def _row_html(self, row: list[TableCell], sides: list[str]) -> list[Html]:
         cells = []
         for index, (cell, side) in enumerate(zip(row, sides, strict=True)):
             # Long texts, such as paths and errors, may wrap.
             style = _CELL.format(side, "nowrap" if len(cell.plain) <= 30 else "normal")
-            title = f' title="{escape(cell.title)}"' if cell.title else ""
-            tag, scope = ("th", ' scope="row"') if index == 0 else ("td", "")
-            cells.append(f'<{tag}{scope} style="{style}"{title}>{cell.html()}</{tag}>')
-        return "".join(cells)
+            name, scope = ("td", None) if index else ("th", "row")
+            cells.append(tag(name, cell.html(), scope=scope, style=style, title=cell.title))
+        return cells
 
 
 def _formatted(value: object) -> str:

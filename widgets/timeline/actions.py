@@ -1,4 +1,4 @@
-"""What a person chose in a timeline, and what each action (an epoch, an interval, a window) changes."""
+"""The selection of a timeline, and its changes by actions: an epoch, an interval, a window."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TimelineSelection:
 
 
 def acted(now: TimelineSelection, action: str, value: Any, captured: Sequence[int]) -> TimelineSelection:
-    """The selection after an action of the page. An invalid action changes nothing."""
+    """Return the selection after an action of the page. An invalid action changes nothing."""
     moved = now
     match action, value:
         case "epoch", int():
@@ -60,7 +60,7 @@ def acted(now: TimelineSelection, action: str, value: Any, captured: Sequence[in
 
 
 def _nearest(now: TimelineSelection, epoch: int, captured: Sequence[int]) -> TimelineSelection:
-    """The captured epoch nearest to ``epoch``."""
+    """Return the captured epoch nearest to ``epoch``."""
     if not captured:
         return now
     at = bisect_left(captured, epoch)

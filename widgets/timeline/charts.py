@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from streamstate.widgets.chart import ACCENT, ADDED, CHANGED, Chart
+from streamstate.widgets.chart import ADDED, CHANGED, Chart
 from streamstate.widgets.number_text import unit_for
+from streamstate.widgets.plot_forms import CLOSE, EPOCHS, GAP, aligned, bars, layer, quantity
 from streamstate.widgets.timeline.epochs import MEASURES, EpochMarks, EpochPoint, Measure
 
 HEIGHT = 54
@@ -17,17 +18,17 @@ _MANY = 120
 
 
 def shown_measures(points: Sequence[EpochPoint]) -> list[Measure]:
-    """The measures that are recorded for any of the points."""
+    """Return the measures that are recorded for any of the points."""
     return [measure for measure in MEASURES if any(point.values[measure.name] is not None for point in points)]
 
 
 def rows(points: Sequence[EpochPoint]) -> list[dict[str, Any]]:
-    """The points as data for the plots; lines are interrupted where there is no value."""
+    """Return the points as data for the plots; lines are interrupted where there is no value."""
     return [{"kind": "point", "first": point.first, "last": point.last, **point.values} for point in points]
 
 
 def mark_rows(points: Sequence[EpochPoint], marks: EpochMarks) -> list[dict[str, Any]]:
-    """The marks and the two ends of the axis, as data for the plots."""
+    """Return the marks and the two ends of the axis, as data for the plots."""
     ends = (points[0].first - 0.5, points[-1].last + 0.5)
     return [
         *({"kind": "end", "epoch": end} for end in ends),
@@ -40,7 +41,7 @@ def mark_rows(points: Sequence[EpochPoint], marks: EpochMarks) -> list[dict[str,
 
 
 def _unseen(epoch: int) -> Iterator[dict[str, Any]]:
-    """An invisible mark of each kind: without data for a layer, Vega logs a warning in the page's console."""
+    """Yield an invisible mark of each kind: without data for a layer, Vega logs a warning in the page's console."""
     yield {"kind": "gap", "first": epoch, "last": epoch - 1}
     yield from ({"kind": kind, "epoch": epoch, "unseen": True} for kind in ("restart", "fork", "variable"))
 
@@ -48,7 +49,7 @@ def _unseen(epoch: int) -> Iterator[dict[str, Any]]:
 def charts(
     name: str, points: Sequence[EpochPoint], width: int, data: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[Chart]:
-    """A chart for each recorded measure, with ``width`` epochs per bin.
+    """Yield a chart for each recorded measure, with ``width`` epochs per bin.
 
     If ``data`` is empty, the page adds the rows to draw, and the titles.
     """
@@ -67,7 +68,7 @@ def charts(
 
 
 def titled(measure: Measure, width: int) -> str:
-    """A measure's title, if a bin has ``width`` epochs.
+    """Return a measure's title, if a bin has ``width`` epochs.
 
     Example:
         >>> titled(MEASURES[0], 20)
@@ -94,62 +95,39 @@ def _prepared(field: str, seconds: float) -> list[dict[str, str]]:
 
 def _layers(measure: Measure, unit: str, *, last: bool, many: bool) -> list[dict[str, Any]]:
     def x(field: str) -> dict[str, Any]:
-        return {"field": field, "type": "quantitative", "scale": _X_SCALE, "axis": _X_AXIS if last else _NO_LABELS}
+        return quantity(field, scale=CLOSE, axis=_X_AXIS if last else _NO_LABELS)
 
-    y = {"field": "y", "type": "quantitative", "axis": _y_axis(unit), "scale": {"zero": measure.mark == "bars"}}
+    y = quantity("y", axis=_y_axis(unit), scale={"zero": measure.mark == "bars"})
     over = {"x": x("from"), "x2": {"field": "to"}}
-    epoch = {"x": x("epoch")}
-    # Space between bars, or their own colour if a bar may be thinner than a pixel.
-    edge = {"stroke": ACCENT, "strokeWidth": 0.5} if many else {"xOffset": 0.75, "x2Offset": -0.75}
-    bars = _layer("point", {"type": "rect", "color": ACCENT, **edge}, over | {"y": y, "y2": {"datum": 0}})
     dots = {} if many else {"point": {"size": 12, "filled": True}}
-    line = _layer("point", {"type": "line", "strokeWidth": 1.5, **dots}, {"x": x("middle"), "y": y})
+    if measure.mark == "bars":
+        values = _layer("point", bars(many=many), **over, y=y, y2={"datum": 0})
+    else:
+        values = _layer("point", {"type": "line", "strokeWidth": 1.5, **dots}, x=x("middle"), y=y)
+    variable = {"color": ADDED, "strokeWidth": 2, "strokeDash": [2, 2]}
     return [
-        _layer("gap", {"type": "rect", "color": "#808080", "opacity": 0.22}, over),
-        _layer("end", {"type": "rule", "opacity": 0}, epoch),
-        bars if measure.mark == "bars" else line,
-        _layer("restart", {"type": "rule", "strokeDash": [3, 3]}, epoch | _unless_unseen(0.55)),
-        _layer("fork", {"type": "rule", "color": CHANGED, "strokeWidth": 1.5}, epoch | _unless_unseen(1)),
-        _layer(
-            "variable",
-            {"type": "rule", "color": ADDED, "strokeWidth": 2, "strokeDash": [2, 2]},
-            epoch | _unless_unseen(1),
-        ),
+        _layer("gap", GAP, **over),
+        _layer("end", {"type": "rule", "opacity": 0}, x=x("epoch")),
+        values,
+        _layer("restart", {"type": "rule", "strokeDash": [3, 3]}, x=x("epoch"), opacity=_unless_unseen(0.55)),
+        _layer("fork", {"type": "rule", "color": CHANGED, "strokeWidth": 1.5}, x=x("epoch"), opacity=_unless_unseen(1)),
+        _layer("variable", {"type": "rule", **variable}, x=x("epoch"), opacity=_unless_unseen(1)),
     ]
 
 
-def _layer(kind: str, mark: dict[str, Any], encoding: dict[str, Any]) -> dict[str, Any]:
-    only = [{"filter": f"datum.kind === '{kind}'"}]
-    return {"transform": only, "mark": mark | {"aria": False, "tooltip": None}, "encoding": encoding}
+def _layer(kind: str, mark: dict[str, Any], **encoding: Any) -> dict[str, Any]:
+    return layer(kind, mark | {"aria": False, "tooltip": None}, **encoding)
 
 
 def _unless_unseen(opacity: float) -> dict[str, Any]:
-    return {"opacity": {"condition": {"test": "datum.unseen", "value": 0}, "value": opacity}}
+    return {"condition": {"test": "datum.unseen", "value": 0}, "value": opacity}
 
 
 def _y_axis(unit: str) -> dict[str, Any]:
     """Few labels, each formatted by itself: Vega's common format writes 0 as 0k and 10 as 1e+1."""
-    return {
-        "title": None,
-        "tickCount": 2,
-        "labelExpr": f"format(datum.value, ',~r') + ' {unit}'" if unit else "format(datum.value, '~s')",
-        "minExtent": AXIS,
-        "maxExtent": AXIS,
-        "ticks": False,
-        "domain": False,
-        "labelPadding": 6,
-        "labelLimit": AXIS - 6,  # a longer label would move the plot
-    }
+    label = f"format(datum.value, ',~r') + ' {unit}'" if unit else "format(datum.value, '~s')"
+    return aligned(AXIS, title=None, tickCount=2, labelExpr=label, ticks=False, domain=False, labelPadding=6)
 
 
-_X_SCALE = {"nice": False, "zero": False, "padding": 0}
-_X_AXIS = {
-    "title": None,
-    "format": "d",
-    "tickMinStep": 1,
-    "grid": False,
-    "labelFlush": True,
-    "labelBound": True,  # a label beyond the end would move the plot
-    "tickCount": {"expr": "width / 70"},
-}
+_X_AXIS = EPOCHS | {"title": None, "format": "d"}
 _NO_LABELS = {"title": None, "labels": False, "ticks": False, "grid": False}

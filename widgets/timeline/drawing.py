@@ -1,17 +1,17 @@
-"""What a timeline shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a timeline: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.advice import Advice
 from streamstate.state_inspect.values import Cell, timestamp
 from streamstate.widgets.model import first_row
 from streamstate.widgets.number_text import amount, span
-from streamstate.widgets.still import frame, table, td
+from streamstate.widgets.still import frame, table
 from streamstate.widgets.timeline.actions import ROWS, WINDOWS, TimelineSelection
 from streamstate.widgets.timeline.charts import AXIS, charts, mark_rows, rows, shown_measures
 from streamstate.widgets.timeline.epochs import MEASURES, EpochMarks, EpochPoint, ForkMark, Measure
@@ -46,7 +46,7 @@ class TimelineDrawing:
 
     @property
     def waiting(self) -> bool:
-        """Whether no epoch has been captured yet."""
+        """True if no epoch has been captured yet."""
         return not any(point.captured for point in self.every)
 
     @property
@@ -56,11 +56,11 @@ class TimelineDrawing:
 
     @property
     def uncounted(self) -> bool:
-        """Whether there are epochs whose state rows nobody has counted."""
+        """True if the state rows of some epochs are not counted yet."""
         return any(point.captured and point.values["rows"] is None for point in self.points)
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         if self.waiting:
             return {"name": self.name, "waiting": True}
         return {
@@ -84,16 +84,16 @@ class TimelineDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text, and a line for each advice."""
+        """Return the drawing as a line of text, and a line for each advice."""
         return "\n".join([f"{self.name}: " + " · ".join(self._parts()), *map(str, self.advice)])
 
-    def html(self) -> str:
-        """The drawing as still pictures and a table of the newest epochs, without scripts."""
-        body = "" if self.waiting else self._still_advice() + self._pictures() + self._still_table()
-        return frame(self.name, self._parts(), body)
+    def html(self) -> Html:
+        """Return the drawing as still pictures and a table of the newest epochs, without scripts."""
+        body = () if self.waiting else (self._still_advice(), self._pictures(), self._still_table())
+        return frame(self.name, self._parts(), *body)
 
     def facts(self) -> Iterator[str]:
-        """What the head says about the whole query."""
+        """Return the facts about the whole query in the head."""
         captured = sum(len(point.captured) for point in self.every)
         missing = len(self.every) - captured
         yield f"{amount(captured, 'epoch')} captured"
@@ -103,7 +103,7 @@ class TimelineDrawing:
         yield f"newest {newest.last}" + (f", committed {timestamp(newest.committed)}" if newest.committed else "")
 
     def caption(self) -> Iterator[str]:
-        """What the plots show, and what they leave out."""
+        """Return the sentences below the plots, including what they leave out."""
         first, last = self.points[0].first, self.points[-1].last
         yield f"Epochs {first}–{last}." if first != last else f"Epoch {first}."
         if self.width > 1:
@@ -127,7 +127,7 @@ class TimelineDrawing:
             yield "State rows are counted once the state at these epochs has been read, for example by a state browser."
 
     def selected(self) -> dict[str, Any] | None:
-        """What is chosen, in words and numbers."""
+        """Return the selection in words and numbers."""
         epoch, start = self.selection.epoch, self.selection.start
         if epoch is None:
             return None
@@ -137,7 +137,7 @@ class TimelineDrawing:
         return {"text": text, "from": low, "to": epoch, "facts": list(self._sums(low, epoch)), "outside": outside}
 
     def _windows(self) -> list[int | None]:
-        """The windows that do not show all epochs anyway, and all."""
+        """Return the windows that do not show all epochs anyway, and all."""
         return [*(count for count in WINDOWS if count < len(self.every)), None]
 
     def _measure(self, measure: Measure) -> dict[str, str]:
@@ -145,7 +145,7 @@ class TimelineDrawing:
         return asdict(measure) | {"fold": fold}
 
     def _sums(self, first: int, last: int) -> Iterator[str]:
-        """What the epochs of an interval amount to."""
+        """Return the totals of an interval."""
         within = [point for point in self.every if first <= point.first <= last]
         if first != last:
             missing = sum(len(point.gaps) for point in within)
@@ -157,7 +157,7 @@ class TimelineDrawing:
                 yield f"{sum(known):,} {measure.title.lower()}"
 
     def _page(self) -> dict[str, Any]:
-        """A page of all epochs, newest first."""
+        """Return a page of all epochs, newest first."""
         offset = first_row(self.selection.page, ROWS, len(self.every))
         return {
             "rows": [table_row(point) for point in self.every[::-1][offset : offset + ROWS]],
@@ -177,14 +177,14 @@ class TimelineDrawing:
         if selected := self.selected():
             yield selected["text"]
 
-    def _pictures(self) -> str:
+    def _pictures(self) -> Html:
         data = [*rows(self.points), *mark_rows(self.points, self.marks)]
-        pictures = "".join(f"<div>{chart.svg()}</div>" for chart in charts(self.name, self.points, self.width, data))
-        return f"{pictures}<p><small>{escape(' '.join([*self.caption(), *self._legend()]))}</small></p>"
+        pictures = [tag("div", chart.svg()) for chart in charts(self.name, self.points, self.width, data)]
+        return joined(pictures, tag("p", tag("small", " ".join([*self.caption(), *self._legend()]))))
 
-    def _still_advice(self) -> str:
-        items = "".join(f"<li>{escape(advice.text)} {escape(advice.evidence)}</li>" for advice in self.advice)
-        return f"<ul>{items}</ul>" if items else ""
+    def _still_advice(self) -> Html | None:
+        items = [tag("li", f"{advice.text} {advice.evidence}") for advice in self.advice]
+        return tag("ul", items) if items else None
 
     def _legend(self) -> Iterator[str]:
         if self.marks.gaps:
@@ -196,14 +196,14 @@ class TimelineDrawing:
         if self.marks.variables:
             yield "Green, dotted: a shared variable was set."
 
-    def _still_table(self) -> str:
+    def _still_table(self) -> Html:
         heads = ["Epoch", "Committed", *(measure.title for measure in MEASURES)]
         newest = map(table_row, self.every[::-1][:_STILL_ROWS])
         return table(f"The newest epochs of {self.name}", heads, map(_still_row, newest))
 
 
 def table_row(point: EpochPoint) -> dict[str, Any]:
-    """An epoch as a row of texts."""
+    """Return an epoch as a row of texts."""
     return {
         "epoch": point.last,
         "gap": not point.captured,
@@ -214,20 +214,20 @@ def table_row(point: EpochPoint) -> dict[str, Any]:
 
 
 def value_text(measure: Measure, values: Mapping[str, Any]) -> str:
-    """A value as text; empty if it is not known."""
+    """Return a value as text; empty if it is not known."""
     value = values.get(measure.name)
     if value is None:
         return ""
     return f"{value:,}" if measure.unit == "rows" else span(value)
 
 
-def _still_row(row: Mapping[str, Any]) -> list[str]:
+def _still_row(row: Mapping[str, Any]) -> list[Cell | str]:
     committed = "not captured: a gap" if row["gap"] else row["committed"]
-    return [td(f"{row['epoch']}"), td(committed), *(td(Cell(text, "number")) for text in row["cells"])]
+    return [f"{row['epoch']}", committed, *(Cell(text, "number") for text in row["cells"])]
 
 
 def _by_column(data: Sequence[Mapping[str, Any]], points: Sequence[EpochPoint]) -> dict[str, list[Any]]:
-    """The rows by column, which takes a third of the space, and what the tooltips say."""
+    """Return the rows by column, which takes a third of the space, and what the tooltips say."""
     columns = {name: [row[name] for row in data] for name in data[0] if name != "kind"}
     return columns | {
         "committed": [timestamp(point.committed) if point.committed else "" for point in points],

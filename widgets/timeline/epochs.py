@@ -1,4 +1,4 @@
-"""What a timeline measures of each epoch, and what it marks between epochs.
+"""The measures of each epoch in a timeline, and the marks between epochs.
 
 It comes from the manifest, and the rows from the index where that is loaded; the state itself is not read.
 """
@@ -81,7 +81,7 @@ def points(entries: Sequence[Entry], lag: Callable[[Entry], timedelta | None] = 
 
 
 def bin_width(first: int, last: int, limit: int) -> int:
-    """The number of epochs per bin, so that there are at most ``limit`` bins from ``first`` to ``last``.
+    """Return the number of epochs per bin, so that there are at most ``limit`` bins from ``first`` to ``last``.
 
     It is one of 1, 2, 5, 10, 20, 50, …, so that the bins rarely change while a query runs.
 
@@ -124,7 +124,7 @@ def seconds_between(start: datetime | None, end: datetime | None) -> float | Non
 
 
 def seconds(span: timedelta) -> float:
-    """A span in seconds, to the millisecond."""
+    """Convert a span to seconds, to the millisecond."""
     return round(span.total_seconds(), 3)
 
 
@@ -169,7 +169,7 @@ class ForkMark:
 
 @dataclass(frozen=True)
 class EpochMarks:
-    """What is marked among some epochs: gaps, restarts, and where forks begin, or where this one began."""
+    """Return the marks among some epochs: gaps, restarts, and the starts of forks or of this one."""
 
     gaps: Sequence[tuple[int, int]] = ()
     """Inclusive ranges; if there are more than :data:`RULES`, those of a bin are merged."""
@@ -188,7 +188,7 @@ def marks(
     divided: Sequence[ForkMark],
     variables: Sequence[VariableMark] = (),
 ) -> EpochMarks:
-    """The marks among some epochs, which are ``shown`` in bins.
+    """Return the marks among some epochs, which are ``shown`` in bins.
 
     Args:
         single: the epochs.
@@ -211,7 +211,7 @@ def marks(
 
 
 def forks(points: Sequence[ForkPoint], name: str) -> list[ForkMark]:
-    """Where a query was forked from another, then where it was forked, by epoch."""
+    """Return the mark of a query's own origin, then those of its forks, by epoch."""
     own = [ForkMark(point.epoch, point.parent, outwards=False) for point in points if point.name == name]
     outwards = [ForkMark(point.epoch, point.name, outwards=True) for point in points if point.parent == name]
     return own + sorted(outwards, key=lambda mark: mark.epoch)

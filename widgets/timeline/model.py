@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, StreamStateError
+from streamstate.snapshots.calls.html import Html
 from streamstate.state_inspect.advice.advise import quick_advice
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags, behind_commit
 from streamstate.widgets.model import Drawing, Focus, ViewModel
@@ -44,12 +45,12 @@ class TimelineModel(ViewModel[TimelineSelection]):
         self._variables = VariableMarks(history.recorded)
 
     def newest(self) -> object:
-        """The state of the manifest, and whether versions of shared variables are missing in the store."""
+        """Return the state of the manifest, and whether versions of shared variables are missing in the store."""
         with self._lock:
             return _state(self.history.recorded.entries()), self._variables.state()
 
     def view(self, selection: TimelineSelection, limit: int = LIMIT, *, whole: bool = True) -> TimelineDrawing:
-        """All measures of the epochs in the window; more than ``limit`` epochs are put into bins.
+        """Return all measures of the epochs in the window; more than ``limit`` epochs are put into bins.
 
         Without ``whole``, the advice is that of an epoch before, which took long to find.
         """
@@ -59,7 +60,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
         return replace(drawn, advice=self._newest_advice() if whole else self._advice[1])
 
     def quick(self, selection: TimelineSelection) -> Drawing:
-        """The drawing without advice that takes long to find; the next drawing has it."""
+        """Return the drawing without advice that takes long to find; the next drawing has it."""
         shown = self.view(selection, whole=False)
         return Drawing(shown.message(), shown, unfinished=not shown.waiting and self._advice[0] != self._at())
 
@@ -80,11 +81,11 @@ class TimelineModel(ViewModel[TimelineSelection]):
             return TimelineDrawing(self.name, every, shown, width, marked, divided, selection, self._notes(every))
 
     def _at(self) -> object:
-        """A value that stays equal as long as there can be no other advice."""
+        """Return a value that stays equal as long as there can be no other advice."""
         return _state(self.history.recorded.entries()), self._lags.basis
 
     def _newest_advice(self) -> Sequence[Advice]:
-        """The advice at the newest epoch. Without the lock: state may be read, and the page goes on to act."""
+        """Return the advice at the newest epoch. Without the lock: the page may act while state is read."""
         at = self._at()
         if self._advice[0] != at:
             try:
@@ -95,19 +96,19 @@ class TimelineModel(ViewModel[TimelineSelection]):
         return self._advice[1]
 
     def acted(self, selection: TimelineSelection, action: str, value: Any, kept: Any) -> TimelineSelection:
-        """The selection after an action; only captured epochs can be chosen."""
+        """Return the selection after an action; only captured epochs can be chosen."""
         return acted(selection, action, value, self.history.captured())
 
-    def html(self, drawing: Drawing) -> str:
-        """The drawing with fewer points, because a notebook stores it."""
+    def html(self, drawing: Drawing) -> Html:
+        """Return the drawing with fewer points, because a notebook stores it."""
         return self.view(drawing.kept.selection, STILL_POINTS).html()
 
     def focus(self, selection: TimelineSelection) -> Focus:
-        """The interval and its later end, or the epoch."""
+        """Return the interval and its later end, or the epoch."""
         return Focus(selection.epoch, selection.between)
 
     def focused(self, selection: TimelineSelection, focus: Focus) -> TimelineSelection:
-        """The epoch or interval of another view; following the newest epoch clears the choice.
+        """Return the epoch or interval of another view; following the newest epoch clears the choice.
 
         The later end of the chosen interval changes nothing: other views show that end of an interval.
         """
@@ -127,7 +128,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
             self._known, self._state = [], None
 
     def _points(self, *, count: bool) -> Sequence[EpochPoint]:
-        """All epochs; only new ones are measured, and those whose rows can be counted now."""
+        """Return all epochs; only new ones are measured, and those whose rows can be counted now."""
         entries = self.history.recorded.entries()
         self._read(entries, all_of_them=count)
         lags = WatermarkLags(self.history.recorded)
@@ -161,7 +162,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
             self.history.recorded.counted_rows(uncounted, table)
 
     def _counted(self) -> object:
-        """What of each state table was counted, or is in the index."""
+        """Return the counts of each state table, or its part in the index."""
         index = self.history.recorded.index
         return [
             (len(index.counts(self.name, table)), [(held.low, held.high) for held in index.loaded(self.name, table)])
@@ -177,7 +178,7 @@ class TimelineModel(ViewModel[TimelineSelection]):
 
 
 def _state(entries: Sequence[Entry]) -> object:
-    """A value that stays equal as long as the epochs are the same."""
+    """Return a value that stays equal as long as the epochs are the same."""
     return (len(entries), entries[0].epoch, entries[-1].epoch, entries[-1].generation) if entries else None
 
 

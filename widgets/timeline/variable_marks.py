@@ -1,4 +1,4 @@
-"""Where a timeline marks that a shared variable was set: the epoch from which a query saw what was set."""
+"""The marks of a timeline for set shared variables: the first epoch in which a query saw the value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class VariableMark:
 
     @cached_property
     def text(self) -> str:
-        """What was set to what, such as ``limit = 45``."""
+        """Return the setting in words, such as ``limit = 45``."""
         return f"{self.variable.name} = {self.variable.text(self.number)}"
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class VariableMarks:
         self._variables: dict[str, _SetVersions | None] = {}
 
     def all(self) -> list[VariableMark]:
-        """The marks, ascending by epoch."""
+        """Return the marks, ascending by epoch."""
         found: list[VariableMark] = []
         for name, versions in self._bound.all().items():
             variable = self._variable(name)
@@ -47,12 +47,12 @@ class VariableMarks:
         return sorted(found, key=lambda mark: mark.epoch)
 
     def state(self) -> object:
-        """A value that changes once the store has versions that it lacked, although epochs saw them."""
+        """Return a value that changes once the store has versions that it lacked, although epochs saw them."""
         known = self._variables.items()
         return [name for name, variable in known if variable is not None and variable.still_waits()]
 
     def _variable(self, name: str) -> _SetVersions | None:
-        """What was set of a variable; None if the store does not have it, such as one that was copied in part."""
+        """Return the settings of a variable; None if the store lacks it, for example a partial copy."""
         if name not in self._variables:
             try:
                 recorded = self._query.related(relation_of(name)).recorded
@@ -73,7 +73,7 @@ class _SetVersions:
         self._found: list[VariableMark] = []
 
     def still_waits(self) -> bool:
-        """Whether an epoch saw a version that the store does not have yet."""
+        """Check if an epoch saw a version that the store does not have yet."""
         return self._waits_for >= 0 and self._waits_for > self._variable.recorded_up_to
 
     def marks(self, versions: Sequence[BoundFrom]) -> list[VariableMark]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from streamstate.state_inspect.values import number
 from streamstate.widgets.chart import ACCENT, CHANGED, Chart
+from streamstate.widgets.plot_forms import CLOSE, EPOCHS, aligned, bars, layer, only, quantity, tooltips
 
 HEIGHT = 90
 _AXIS = 48
@@ -32,7 +33,7 @@ class Span:
     title: str
 
     def ends(self) -> list[dict[str, Any]]:
-        """The two ends, as invisible data: with them, the plots share an axis."""
+        """Return the two ends, as invisible data: with them, the plots share an axis."""
         return [{"kind": "end", "x": self.first - 0.5}, {"kind": "end", "x": self.last + 0.5}]
 
 
@@ -54,7 +55,7 @@ class Held:
 
 
 def numbers_in(value: Any, merge: str) -> dict[str, float | None]:
-    """The numbers in a value, by name: itself, the fields of a struct, or the coefficients of a regression.
+    """Return the numbers in a value, by name: itself, the fields of a struct, or the coefficients of a regression.
 
     Example:
         >>> numbers_in({"n": 2, "mean": 0.5}, "moments"), numbers_in(45, "last"), numbers_in("a", "last")
@@ -69,7 +70,7 @@ def numbers_in(value: Any, merge: str) -> dict[str, float | None]:
 
 
 def value_charts(name: str, held: Sequence[Held], merge: str, span: Span) -> Iterator[Chart]:
-    """A plot for each number of the values: a step where another value began to hold."""
+    """Yield a plot for each number of the values: a step where another value began to hold."""
     newest = next((numbers_in(one.value, merge) for one in reversed(held) if one.value is not None), {})
     for part in list(newest)[:_SHOWN]:
         rows = [_value_row(one, numbers_in(one.value, merge).get(part)) for one in held]
@@ -89,13 +90,13 @@ def increment_chart(name: str, added: Sequence[Held], span: Span) -> Chart:
 
 
 def state_chart(rows: Mapping[int, int | None], span: Span) -> Chart:
-    """A line: the state rows of a query."""
+    """Return the plot of a query's state rows."""
     points = [{"kind": "value", "x": epoch, "y": count} for epoch, count in rows.items()]
     return Chart(f"State rows, by {span.title}", _line(span), [*span.ends(), *points], HEIGHT)
 
 
 def _value_row(one: Held, value: float | None) -> dict[str, Any]:
-    # A value holds from half an epoch before its first epoch: what an epoch saw stands above its number.
+    # A value holds from half an epoch before its first epoch: the value that an epoch saw is drawn above its number.
     return {
         "kind": "value",
         "x": one.x - 0.5,
@@ -108,97 +109,41 @@ def _value_row(one: Held, value: float | None) -> dict[str, Any]:
 
 
 def _layered(span: Span, *layers: dict[str, Any]) -> dict[str, Any]:
-    ends = {
-        "transform": [{"filter": "datum.kind === 'end'"}],
-        "mark": {"type": "rule", "opacity": 0},
-        "encoding": {"x": _x(span)},
-    }
-    return {"layer": [ends, *layers]}
+    return {"layer": [layer("end", {"type": "rule", "opacity": 0}, x=_x(span)), *layers]}
 
 
 def _x(span: Span, field: str = "x") -> dict[str, Any]:
-    return {
-        "field": field,
-        "type": "quantitative",
-        "title": span.title,
-        "scale": {"nice": False, "zero": False, "padding": 0},
-        "axis": {
-            "format": ",d",
-            "tickMinStep": 1,
-            "grid": False,
-            "labelFlush": True,
-            "labelBound": True,
-            "tickCount": {"expr": "width / 70"},
-        },
-    }
+    return quantity(field, title=span.title, scale=CLOSE, axis=EPOCHS | {"format": ",d"})
 
 
 def _y(*, zero: bool) -> dict[str, Any]:
-    return {
-        "field": "y",
-        "type": "quantitative",
-        "title": None,
-        "scale": {"zero": zero},
-        "axis": {
-            "tickCount": 3,
-            "labelExpr": "format(datum.value, abs(datum.value) < 1e4 ? ',.4~r' : '~s')",
-            "minExtent": _AXIS,
-            "maxExtent": _AXIS,
-            "labelLimit": _AXIS - 6,
-        },
-    }
+    label = "format(datum.value, abs(datum.value) < 1e4 ? ',.4~r' : '~s')"
+    return quantity("y", title=None, scale={"zero": zero}, axis=aligned(_AXIS, tickCount=3, labelExpr=label))
 
 
 def _steps(span: Span, *, few: bool) -> dict[str, Any]:
-    of_values = [{"filter": "datum.kind === 'value'"}]
-    dots = [{"filter": "isValid(datum.dot)" + ("" if few else " && datum.set")}]
-    tooltip = [{"field": field, "title": title} for field, title in (("from", f"from {span.title}"), ("y", "value"))]
-    return _layered(
-        span,
-        {
-            "transform": of_values,
-            "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "color": ACCENT},
-            "encoding": {"x": _x(span), "y": _y(zero=False)},
+    dots = {"filter": "isValid(datum.dot)" + ("" if few else " && datum.set")}
+    line = {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "color": ACCENT}
+    points = {
+        "transform": [*only("value"), dots],
+        "mark": {"type": "point", "filled": True, "opacity": 1},
+        "encoding": {
+            "x": _x(span, "dot"),
+            "y": _y(zero=False),
+            "size": {"condition": {"test": "datum.set", "value": 50}, "value": 18},
+            "color": {"condition": {"test": "datum.set", "value": CHANGED}, "value": ACCENT},
+            "tooltip": tooltips({"from": f"from {span.title}", "y": "value", "what": "how"}),
         },
-        {
-            "transform": [*of_values, *dots],
-            "mark": {"type": "point", "filled": True, "opacity": 1},
-            "encoding": {
-                "x": _x(span, "dot"),
-                "y": _y(zero=False),
-                "size": {"condition": {"test": "datum.set", "value": 50}, "value": 18},
-                "color": {"condition": {"test": "datum.set", "value": CHANGED}, "value": ACCENT},
-                "tooltip": [*tooltip, {"field": "what", "title": "how"}],
-            },
-        },
-    )
+    }
+    return _layered(span, layer("value", line, x=_x(span), y=_y(zero=False)), points)
 
 
 def _bars(span: Span, *, many: bool) -> dict[str, Any]:
-    # Space between bars, or their own colour if a bar may be thinner than a pixel.
-    edge = {"stroke": ACCENT, "strokeWidth": 0.5} if many else {"xOffset": 0.75, "x2Offset": -0.75}
-    return _layered(
-        span,
-        {
-            "transform": [{"filter": "datum.kind === 'bar'"}],
-            "mark": {"type": "rect", "color": ACCENT, **edge},
-            "encoding": {
-                "x": _x(span, "first"),
-                "x2": {"field": "last"},
-                "y": _y(zero=True),
-                "y2": {"datum": 0},
-                "tooltip": [{"field": "y", "title": "added"}, {"field": "what", "title": "by"}],
-            },
-        },
-    )
+    over = {"x": _x(span, "first"), "x2": {"field": "last"}, "y": _y(zero=True), "y2": {"datum": 0}}
+    tooltip = tooltips({"y": "added", "what": "by"})
+    return _layered(span, layer("bar", bars(many=many), **over, tooltip=tooltip))
 
 
 def _line(span: Span) -> dict[str, Any]:
-    return _layered(
-        span,
-        {
-            "transform": [{"filter": "datum.kind === 'value'"}],
-            "mark": {"type": "line", "strokeWidth": 1.5, "point": {"size": 12, "filled": True}, "tooltip": True},
-            "encoding": {"x": _x(span), "y": _y(zero=False)},
-        },
-    )
+    line = {"type": "line", "strokeWidth": 1.5, "point": {"size": 12, "filled": True}, "tooltip": True}
+    return _layered(span, layer("value", line, x=_x(span), y=_y(zero=False)))

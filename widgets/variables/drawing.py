@@ -1,4 +1,4 @@
-"""What the view of a shared variable shows: its newest value in words, and how it came about in plots and lists."""
+"""The drawing of a shared variable: its newest value in words, its history in plots and lists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ITEMS = 20
 
 @dataclass(frozen=True)
 class QueryBeside:
-    """What is shown of a query that uses the variable.
+    """The facts about a query that uses the variable.
 
     Attributes:
         name: its name.
@@ -48,7 +48,7 @@ class QueryBeside:
 
 @dataclass(frozen=True)
 class VariableFacts:
-    """What is known of a variable, for a drawing.
+    """The facts about a variable, for a drawing.
 
     Attributes:
         declaration: what was declared.
@@ -73,7 +73,7 @@ class VariableFacts:
 
 
 def drawn(facts: VariableFacts) -> ChartsAndWords:
-    """The drawing of a variable."""
+    """Return the drawing of a variable."""
     label = f"Shared variable {facts.name}"
     if not facts.versions:
         return ChartsAndWords(facts.name, label, ["No version of it is recorded yet."])
@@ -81,7 +81,7 @@ def drawn(facts: VariableFacts) -> ChartsAndWords:
 
 
 def came_about(version: RecordedVersion, name_of: Callable[[str], str]) -> str:
-    """How a version came about, in words.
+    """Describe the origin of a version.
 
     Example:
         >>> came_about(RecordedVersion(3, "merge", "id", 12, 4, None), lambda _: "delays")
@@ -149,7 +149,7 @@ def _held(facts: VariableFacts, version: RecordedVersion) -> Held:
 
 
 def _by_epoch(facts: VariableFacts, query: QueryBeside, span: Span) -> list[Held]:
-    """What the epochs of a query saw; of a variable to which they only add, what they made of it."""
+    """Return the values that the epochs of a query saw, or, of a variable to which they only add, produced."""
     by_number = {version.number: version for version in facts.versions}
     if not query.bound:
         merged = [version for version in facts.versions if version.by == query.query_id and version.epoch is not None]
@@ -223,7 +223,7 @@ def newest_items(versions: Sequence[RecordedVersion], most: int) -> list[tuple[A
 
 
 def _kept(before: RecordedVersion | None, version: RecordedVersion) -> int:
-    """How many items at the beginning of a list were in the version before; a merge added at least one."""
+    """Count the items at the beginning of a list that were in the version before; a merge added at least one."""
     if before is None or version.kind != MERGE:
         return 0
     old, new = list(before.value or ()), list(version.value or ())

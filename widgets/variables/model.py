@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamstate.snapshots.checkpoint.bindings import relation_of
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect import History, open_store
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.widgets.charts_and_words import KIND, ChartsAndWords
-from streamstate.widgets.model import ViewModel
+from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.variables.drawing import ITEMS, QueryBeside, VariableFacts, drawn
 from streamstate.widgets.variables.query_beside import FollowedQuery
 from streamstate.widgets.variables.recorded_variable import RecordedVariable
@@ -27,12 +26,7 @@ _LISTED = 50
 """How many of the newest versions of a list are read, to find out which added its items."""
 
 
-@dataclass(frozen=True)
-class VariableSelection:
-    """Nothing can be chosen."""
-
-
-class VariableModel(ViewModel[VariableSelection]):
+class VariableModel(ViewModel[NoSelection]):
     """Reads a variable's versions from its store, to which it first writes those that are missing there.
 
     Args:
@@ -54,15 +48,15 @@ class VariableModel(ViewModel[VariableSelection]):
         self._lock = threading.Lock()
 
     def newest(self) -> object:
-        """The newest version, and the newest epoch of the query."""
+        """Return the newest version, and the newest epoch of the query."""
         self._record()
         history = None if self._query is None else self._query.history()
         entries = None if history is None else history.recorded.entries()
         epochs = (len(entries), entries[-1].epoch, entries.generation) if entries else None
         return self._recorded.state(), epochs
 
-    def view(self, selection: VariableSelection) -> ChartsAndWords:
-        """The variable in words, plots and lists."""
+    def view(self, selection: NoSelection) -> ChartsAndWords:
+        """Return the variable in words, plots and lists."""
         self._record()
         recorded = self._recorded
         with self._lock:
@@ -72,10 +66,6 @@ class VariableModel(ViewModel[VariableSelection]):
             names = {branch.query_id: branch.name for branch in self._branches.branches()}
             query = None if self._query is None else self._beside(self._query)
             return drawn(VariableFacts(recorded.declaration, versions, text, entries, query, names))
-
-    def acted(self, selection: VariableSelection, action: str, value: Any, kept: Any) -> VariableSelection:
-        """The same selection."""
-        return selection
 
     def _record(self) -> None:
         """Write to the store what it lacks."""
@@ -94,7 +84,7 @@ class VariableModel(ViewModel[VariableSelection]):
 
 
 def _counted(history: History, entries: list[Entry]) -> dict[int, int | None]:
-    """The state rows of epochs: those that capture counted, and others if they are soon read."""
+    """Return the state rows of epochs: those that capture counted, and others if they are soon read."""
     recorded = history.recorded
     captured = [entry for entry in entries if entry.captured]
     if captured and any(entry.rows is None for entry in captured):
@@ -105,7 +95,7 @@ def _counted(history: History, entries: list[Entry]) -> dict[int, int | None]:
     return {entry.epoch: entry.rows for entry in captured}
 
 
-class VariableView(View[VariableSelection]):
+class VariableView(View[NoSelection]):
     """Shows a shared variable: its value, who made it, and how it changed.
 
     Numbers are drawn as steps, the increments of counters as bars, and a list's newest items with their epochs. New
@@ -127,11 +117,11 @@ class VariableView(View[VariableSelection]):
     def __init__(self, variable: SharedVariable | History, *, query: Query | None = None) -> None:
         own, versions = _parts(variable)
         followed = None if query is None else FollowedQuery(query)
-        super().__init__(VariableModel(versions, own, followed), VariableSelection())
+        super().__init__(VariableModel(versions, own, followed), NoSelection())
 
 
 def _parts(variable: SharedVariable | History) -> tuple[SharedVariable | None, History]:
-    """The variable, if that is what was given, and its history."""
+    """Return the variable, if that is what was given, and its history."""
     if isinstance(variable, History):
         return None, variable
     from streamstate.errors import InvalidArgumentError

@@ -78,23 +78,23 @@ class RecordedVariable:
 
     @property
     def is_list(self) -> bool:
-        """Whether its value is a list to which items are appended."""
+        """True if its value is a list to which items are appended."""
         return self.declaration.merge.startswith("append")
 
     @property
     def has_numbers(self) -> bool:
-        """Whether its values can be drawn."""
+        """True if its values can be drawn."""
         arrow = self.declaration.type.arrow
         parts = [part.type for part in arrow] if pa.types.is_struct(arrow) else [arrow]
         return self.declaration.merge == "regression" or any(map(is_number, parts))
 
     def state(self) -> object:
-        """A value that stays equal until there is a new version."""
+        """Return a value that stays equal until there is a new version."""
         entries = self._recorded.entries()
         return (entries[0].epoch, entries[-1].epoch, entries.generation) if entries else None
 
     def newest(self, count: int) -> list[RecordedVersion]:
-        """The newest versions, ascending; with their values if these can be drawn or listed."""
+        """Return the newest versions, ascending; with their values if these can be drawn or listed."""
         found = list(self._versions(self._recorded.entries()[-count:]))
         if not found or not (self.is_list or self.has_numbers):
             return found
@@ -108,7 +108,7 @@ class RecordedVariable:
         return -1 if newest is None else newest.epoch
 
     def newest_set(self, after: int, upto: int) -> int | None:
-        """The newest version after one, up to another, that was set rather than merged; None if there is none.
+        """Return the newest version after one, up to another, that was set rather than merged; None if there is none.
 
         Only versions count that the store had at the last look, such as of :attr:`recorded_up_to`.
         """
@@ -121,7 +121,7 @@ class RecordedVariable:
         return self._set_numbers[at - 1] if at and self._set_numbers[at - 1] > after else None
 
     def text(self, number: int) -> str:
-        """A version's value as text; of a map or a long list how much is in it."""
+        """Format a version's value; of a map or a long list, its size."""
         if self.declaration.type.is_map:
             return amount(self._recorded.entry(number).rows or 0, "entry", "entries")
         last = None if number == self.recorded_up_to else number
@@ -132,7 +132,7 @@ class RecordedVariable:
         return f"{value:,}" if whole else cell(_rounded(value)).text
 
     def map_entries(self, number: int, most: int) -> list[tuple[Any, Any]]:
-        """Some entries of a map at a version, sorted by key; empty for what is no map."""
+        """Return some entries of a map at a version, sorted by key; empty for what is no map."""
         if not self.declaration.type.is_map:
             return []
         held = self._recorded.interval_table(VALUE, number)
@@ -146,7 +146,7 @@ class RecordedVariable:
             yield RecordedVersion(entry.epoch, kind, by, epoch, entry.input_rows or 0, entry.committed_at)
 
     def _values(self, first: int, last: int | None = None) -> dict[int, Any]:
-        """The values of some versions, by number; ``last`` is None for the newest."""
+        """Return the values of some versions, by number; ``last`` is None for the newest."""
         held = self._recorded.interval_table(VALUE, first, last)
         sql = f"SELECT _valid_from AS number, {quoted(VALUE)} AS value FROM {held.relation} WHERE _valid_from >= ?"
         rows = self._recorded.index.query(sql, [first]).to_pylist()
@@ -154,7 +154,7 @@ class RecordedVariable:
 
 
 def _rounded(value: Any) -> Any:
-    """A value whose parts are floating-point numbers, with as many digits as a cell shows of one."""
+    """Return a value whose parts are floating-point numbers, with as many digits as a cell shows of one."""
     if isinstance(value, dict):
         return {name: _rounded(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -163,5 +163,5 @@ def _rounded(value: Any) -> Any:
 
 
 def is_number(arrow: pa.DataType) -> bool:
-    """Whether a type holds numbers."""
+    """Check if a type holds numbers."""
     return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow))

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, VariableConflictError, first_line
+from streamstate.snapshots.calls.html import Html, tag
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.state_inspect.values import cell, number, timestamp
 from streamstate.variables.shared_variable import SharedVariable
-from streamstate.widgets.model import ViewModel
+from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.still import frame
-from streamstate.widgets.variables.model import VariableSelection
 from streamstate.widgets.variables.query_beside import FollowedQuery
 from streamstate.widgets.variables.recorded_variable import SET, is_number
 from streamstate.widgets.view import View
@@ -47,18 +46,17 @@ class SliderDrawing:
         return dict(vars(self))
 
     def text(self) -> str:
-        """The words."""
+        """Return the words."""
         return self.sentence
 
-    def html(self) -> str:
-        """The words, and the value between the ends."""
+    def html(self) -> Html:
+        """Return the words, and the value between the ends."""
         least, most = (f"{end:,.{self.decimals}f}" for end in (self.least, self.most))
-        limits = f'min="{self.least}" max="{self.most}" value="{self.value}"'
-        meter = f'<meter aria-label="{escape(self.name)}" {limits}></meter>'
-        return frame(self.name, [], f"<p>{least} {meter} {most}</p><p>{escape(self.sentence)}</p>")
+        meter = tag("meter", aria_label=self.name, min=self.least, max=self.most, value=self.value)
+        return frame(self.name, [], tag("p", f"{least} ", meter, f" {most}"), tag("p", self.sentence))
 
 
-class SliderModel(ViewModel[VariableSelection]):
+class SliderModel(ViewModel[NoSelection]):
     """Follows a variable, and sets it."""
 
     kind = "slider"
@@ -89,13 +87,13 @@ class SliderModel(ViewModel[VariableSelection]):
             return number(self._value)
 
     def newest(self) -> object:
-        """The newest version, the epoch that saw it first, and why nothing was set."""
+        """Return the newest version, the epoch that saw it first, and why nothing was set."""
         with self._lock:
             self._follow()
             return self._entry, self._held_from, self._refused
 
-    def view(self, selection: VariableSelection) -> SliderDrawing:
-        """Where the slider is: at the value, or at the end next to it."""
+    def view(self, selection: NoSelection) -> SliderDrawing:
+        """Return the slider's position: the value, or the end next to it."""
         with self._lock:
             self._follow()
             least, most = self._ends
@@ -104,7 +102,7 @@ class SliderModel(ViewModel[VariableSelection]):
             decimals = 0 if isinstance(self._step, int) else max(0, -math.floor(math.log10(self._step)))
             return SliderDrawing(self.name, least, most, self._step, at, decimals, self._sentence())
 
-    def acted(self, selection: VariableSelection, action: str, value: Any, kept: Any) -> VariableSelection:
+    def acted(self, selection: NoSelection, action: str, value: Any, kept: Any) -> NoSelection:
         """Set the variable; the selection stays the same."""
         (least, most), fits = self._ends, isinstance(value, int | float) and not isinstance(value, bool)
         if action == "set" and fits and least <= value <= most:
@@ -136,7 +134,7 @@ class SliderModel(ViewModel[VariableSelection]):
         self._held_from = self._bound.held_from(self.name, self._entry.number)
 
     def _sentence(self) -> str:
-        """The value, its version, and the epoch that saw it first."""
+        """Return the value, its version, and the epoch that saw it first."""
         entry = self._entry
         assert entry is not None
         when = timestamp(entry.at)
@@ -153,7 +151,7 @@ class SliderModel(ViewModel[VariableSelection]):
         return f"{self._query.name} saw it from epoch {self._held_from} on"
 
 
-class VariableSlider(View[VariableSelection]):
+class VariableSlider(View[NoSelection]):
     """A slider that sets a number, for the next epoch that begins.
 
     A line below it says which version that is and, for a query, from which epoch on it held. The slider follows what is
@@ -187,9 +185,7 @@ class VariableSlider(View[VariableSelection]):
         query: Query | None = None,
     ) -> None:
         followed = None if query is None else FollowedQuery(query)
-        super().__init__(
-            SliderModel(variable, _checked_ends(variable, least, most), step, followed), VariableSelection()
-        )
+        super().__init__(SliderModel(variable, _checked_ends(variable, least, most), step, followed), NoSelection())
 
     @property
     def value(self) -> float | None:
@@ -220,7 +216,7 @@ def _step(variable: SharedVariable, ends: tuple[float, float], step: float | Non
 
 
 def step_of(extent: float) -> float:
-    """A step that is about a hundredth of a range: 1, 2 or 5 times a power of ten.
+    """Return a step that is about a hundredth of a range: 1, 2 or 5 times a power of ten.
 
     Example:
         >>> step_of(120), step_of(1), step_of(5000)

@@ -1,1 +1,1 @@
-"""Why a key changed: the panel that views show below a key's changes."""
+"""The panel below a key's changes that explains one of them."""

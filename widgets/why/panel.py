@@ -1,16 +1,16 @@
-"""What a view shows of why a key changed: as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of an explanation of a key's change: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.frames import frame_tuples, with_values
 from streamstate.state_inspect.values import Cell, canonical, cell, key_text
 from streamstate.widgets.number_text import amount
-from streamstate.widgets.still import table, td
+from streamstate.widgets.still import STILL_COLUMNS, table, td
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = 50
 """The most columns of a table; an input row may have thousands."""
-_STILL_COLUMNS, _STILL_ROWS = 20, 10
-"""Columns and rows in a saved notebook."""
+_STILL_ROWS = 10
+"""Rows in a saved notebook."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +42,23 @@ class WhyTable:
     differ: Sequence[int] = ()
     note: str = ""
 
-    def html(self) -> str:
-        """The table with its title, without scripts."""
-        columns = self.columns[:_STILL_COLUMNS]
+    def html(self) -> Html:
+        """Return the table with its title, without scripts."""
+        columns = self.columns[:STILL_COLUMNS]
         names = any(row.name for row in self.rows)
-        rows = ([*([td(row.name)] if names else []), *self._still(row)] for row in self.rows[:_STILL_ROWS])
+        rows = ([*([row.name] if names else []), *self._still(row)] for row in self.rows[:_STILL_ROWS])
         short = f"The first {_STILL_ROWS} are shown." if len(self.rows) > _STILL_ROWS else ""
         title = " ".join(filter(None, [self.title, self.note, short]))
-        return f"<p>{escape(title)}</p>" + table(self.title, [*([""] if names else []), *columns], rows)
+        return joined(tag("p", title), table(self.title, [*([""] if names else []), *columns], rows))
 
-    def _still(self, row: WhyRow) -> list[str]:
-        cells = [td(value, changed=at in self.differ) for at, value in enumerate(row.cells[:_STILL_COLUMNS])]
+    def _still(self, row: WhyRow) -> list[Html]:
+        cells = [td(value, changed=at in self.differ) for at, value in enumerate(row.cells[:STILL_COLUMNS])]
         return cells or [td(Cell("absent", "null"))]
 
 
 @dataclass(frozen=True)
 class WhyPanel:
-    """Why a key changed in an epoch; ``problem`` says why that is not known.
+    """The explanation of a key's change in an epoch; ``problem`` says why there is none.
 
     ``nearest`` are the epochs before and after at which the key changed, None where there is none.
     """
@@ -79,15 +79,15 @@ class WhyPanel:
         """As a part of a line of text."""
         return f"why at epoch {self.epoch}: {self.summary or self.problem or 'not read yet'}"
 
-    def html(self) -> str:
+    def html(self) -> Html:
         """As tables, without scripts."""
-        title = f"<strong>Why {escape(self.key)} changed in epoch {self.epoch}</strong>"
-        said = escape(self.summary or self.problem or "not read yet")
-        return f"<p>{title} · {said}</p>{''.join(shown.html() for shown in self.tables)}"
+        title = tag("strong", f"Why {self.key} changed in epoch {self.epoch}")
+        answer = self.summary or self.problem or "not read yet"
+        return joined(tag("p", title, f" · {answer}"), [shown.html() for shown in self.tables])
 
 
 def panel_of(why: Why, key: Mapping[str, Any]) -> WhyPanel:
-    """The panel of an answer."""
+    """Return the panel of an answer."""
     panel = WhyPanel(key_text(key), why.epoch)
     values = _changes(why.changes) if why.is_join else [_before_and_after(why)]
     moved = [] if why.moved is None else [_moved(why.moved, why.epoch)]
@@ -116,7 +116,7 @@ def _before_and_after(why: Why) -> WhyTable:
 
 
 def _changes(changes: pd.DataFrame) -> list[WhyTable]:
-    """What a join's state kept and dropped of the key, by table: both sides have columns of their own."""
+    """Return the changes of a join's state by table: both sides have columns of their own."""
     shown = changes.drop(columns=[name for name in ("epoch", "committed_at") if name in changes])
     tables = shown.pop("table") if "table" in shown else None
     if tables is None:
@@ -125,7 +125,7 @@ def _changes(changes: pd.DataFrame) -> list[WhyTable]:
 
 
 def _rows(title: str, found: InputSides) -> Iterator[WhyTable]:
-    """A table for each side that has rows."""
+    """Yield a table for each side that has rows."""
     for side, frame in found.shown.items():
         if count := found.counts[side]:
             note = f"The first {len(frame):,} of {count:,} rows." if count > len(frame) else ""
@@ -143,7 +143,7 @@ def _of_frame(title: str, frame: pd.DataFrame, note: str = "") -> WhyTable:
 
 
 def _short(whole: WhyTable) -> WhyTable:
-    """The table with as many columns as are shown."""
+    """Return the table with as many columns as are shown."""
     if len(whole.columns) <= _COLUMNS:
         return whole
     rows = [replace(row, cells=row.cells[:_COLUMNS]) for row in whole.rows]

@@ -29,7 +29,7 @@ _SERVED = (
 
 
 class WhyReader:
-    """Why keys of one query changed. Thread-safe."""
+    """Explanations of the changes of one query's keys. Thread-safe."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -42,7 +42,7 @@ class WhyReader:
         self._served = True
 
     def why_not(self) -> str:
-        """Why the input cannot be read here, and what to do; empty if it can."""
+        """Return the reason why the input cannot be read here, and what to do; empty if it can."""
         if self._served:
             return _SERVED
         name = self._history.name
@@ -52,7 +52,7 @@ class WhyReader:
         )  # fmt: skip
 
     def panel(self, table: str, key: Mapping[str, Any], epoch: int, *, whole: bool) -> WhyPanel:
-        """The answer; without ``whole``, one that is still to be read is ``busy``."""
+        """Return the answer; without ``whole``, one that is still to be read is ``busy``."""
         at = (table, canonical(key), epoch)
         with self._lock:
             known = self._found.get(at)

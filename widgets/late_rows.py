@@ -1,25 +1,28 @@
-"""What the late rows view shows: how many rows were late, and by how much."""
+"""The late rows view: the number of dropped rows at each epoch, and their delays."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
 from streamstate.widgets.chart import CHANGED, REMOVED, Chart
-from streamstate.widgets.charts_and_words import ChartsAndWords
+from streamstate.widgets.charts_and_words import KIND, ChartsAndWords
+from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.number_text import amount, described, percent, span, unit_for
+from streamstate.widgets.plot_forms import GAP, STROKES, WHOLE, bars, layer, quantity, tooltips
+from streamstate.widgets.view import View
 
 BINS = 200
-"""The most bars; beyond that, a bar stands for several epochs: rows are added up, of the rest the largest is shown."""
+"""The most bars; beyond that, a bar covers several epochs: their rows in all, and the largest delay."""
 LONGEST, DELAY = "latest row", "99 % of the rows"
 _SHOWN = 3
 
 
 def drawn(rows: pd.DataFrame, name: str) -> ChartsAndWords:
-    """The drawing of a frame of :meth:`History.late_counts`."""
+    """Return the drawing of a frame of :meth:`History.late_counts`."""
     read = rows[rows["missing"].isna()]
     charts = [*_charts(rows, name)] if len(read) and read["watermark"].notna().any() else []
     return ChartsAndWords(name, f"Late rows of {name}", [*_sentences(rows, read)], charts)
@@ -49,13 +52,9 @@ def _charts(rows: pd.DataFrame, name: str) -> Iterator[Chart]:
     width = math.ceil((last - first + 1) / BINS)
     bins = [*_bins(rows, width)]
     folded = "" if width == 1 else f", {width:,} epochs per bar"
-    x = {
-        "type": "quantitative",
-        "title": None,
-        "axis": {"format": ",d", "tickMinStep": 1},
-        "scale": {"domain": [first - 0.5, first - 0.5 + width * math.ceil((last - first + 1) / width)], "nice": False},
-    }
-    counts = [{**part, "state": "unknown" if part["dropped"] is None else "dropped"} for part in bins]
+    end = first - 0.5 + width * math.ceil((last - first + 1) / width)
+    x = {"title": None, "axis": WHOLE, "scale": {"domain": [first - 0.5, end], "nice": False}}
+    counts = [{**part, "kind": "unknown" if part["dropped"] is None else "dropped"} for part in bins]
     yield Chart(f"Late rows of {name} that were dropped, by epoch{folded}", _counts_spec(x), counts, height=90)
     longest = max((part["longest"] or 0 for part in bins), default=0)
     if longest:
@@ -74,7 +73,7 @@ def _in(value: float | None, seconds: float) -> float | None:
 
 
 def _bins(rows: pd.DataFrame, width: int) -> Iterator[dict[str, Any]]:
-    """The epochs, ``width`` in each bin, from half an epoch before the first to half an epoch after the last."""
+    """Yield the epochs, ``width`` in each bin, from half an epoch before the first to half an epoch after the last."""
     begins = int(rows["epoch"].iloc[0])
     for number, part in rows.groupby((rows["epoch"] - begins) // width):
         known = part[part["missing"].isna()]
@@ -91,47 +90,67 @@ def _bins(rows: pd.DataFrame, width: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _counts_spec(x: Mapping[str, Any]) -> dict[str, Any]:
-    over = {"x": {"field": "first", **x}, "x2": {"field": "last"}}
-    tooltip = [
-        {"field": field, "title": title}
-        for field, title in (("epochs", "epoch"), ("came", "came in"), ("dropped", "dropped"), ("why", "not known"))
-    ]
-    return {
-        "layer": [
-            {
-                "transform": [{"filter": "datum.state === 'unknown'"}],
-                "mark": {"type": "rect", "color": "#808080", "opacity": 0.22},
-                "encoding": over | {"tooltip": tooltip},
-            },
-            {
-                "transform": [{"filter": "datum.state === 'dropped'"}],
-                "mark": {"type": "rect", "color": REMOVED, "xOffset": 0.75, "x2Offset": -0.75},
-                "encoding": over
-                | {
-                    "y": {"field": "dropped", "type": "quantitative", "title": "rows", "axis": {"tickCount": 3}},
-                    "y2": {"datum": 0},
-                    "tooltip": tooltip,
-                },
-            },
-        ]
-    }
+def _counts_spec(x: dict[str, Any]) -> dict[str, Any]:
+    titles = {"epochs": "epoch", "came": "came in", "dropped": "dropped", "why": "not known"}
+    over = {"x": quantity("first", **x), "x2": {"field": "last"}, "tooltip": tooltips(titles)}
+    rows = quantity("dropped", title="rows", axis={"tickCount": 3})
+    dropped = layer("dropped", bars(many=False, color=REMOVED), **over, y=rows, y2={"datum": 0})
+    return {"layer": [layer("unknown", GAP, **over), dropped]}
 
 
-def _lines_spec(x: Mapping[str, Any], unit: str, *, points: bool) -> dict[str, Any]:
+def _lines_spec(x: dict[str, Any], unit: str, *, points: bool) -> dict[str, Any]:
     kept = {
         "field": "what",
         "type": "nominal",
         "title": "to keep the",
         "scale": {"domain": [LONGEST, DELAY]},
-        "legend": {"orient": "top", "symbolType": "stroke", "symbolSize": 200},
+        "legend": STROKES,
     }
     return {
         "mark": {"type": "line", "point": points, "tooltip": True},
         "encoding": {
-            "x": {"field": "epoch", **x, "title": "epoch"},
-            "y": {"field": "time", "type": "quantitative", "title": unit, "axis": {"tickCount": 3}},
+            "x": quantity("epoch", **x | {"title": "epoch"}),
+            "y": quantity("time", title=unit, axis={"tickCount": 3}),
             "color": kept | {"scale": {"domain": [LONGEST, DELAY], "range": [REMOVED, CHANGED]}},
             "strokeDash": kept,
         },
     }
+
+
+class LateRowsModel(ViewModel[NoSelection]):
+    """Draws one frame, which never changes."""
+
+    kind = KIND
+
+    def __init__(self, rows: pd.DataFrame, name: str) -> None:
+        self.name = name
+        self._drawn = drawn(rows, name)
+
+    def newest(self) -> object:
+        """Always the same."""
+        return 0
+
+    def view(self, selection: NoSelection) -> ChartsAndWords:
+        """Return the sentences and the plots."""
+        return self._drawn
+
+
+class LateRowsView(View[NoSelection]):
+    """Shows how many rows the watermark dropped at each epoch, how late they were, and which delay would keep them.
+
+    Epochs whose input could not be read again are grey. In a saved notebook and in exported HTML the view is still
+    pictures; elsewhere, a few sentences.
+
+    Args:
+        rows: the result of ``history.late_rows()``.
+        query: the query's name.
+
+    Example:
+        >>> LateRowsView(history.late_rows(), query="delays_by_hour")  # doctest: +SKIP
+        delays_by_hour: Epochs 0–49: 50,000 rows came in, 312 were dropped as late (0.62%). …
+    """
+
+    def __init__(self, rows: pd.DataFrame, *, query: str) -> None:
+        self.rows = rows
+        """The numbers: a row per epoch."""
+        super().__init__(LateRowsModel(rows, query), NoSelection())

@@ -19,10 +19,10 @@ from streamstate.state_inspect.results.results import ShownColumns, shown_column
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.values import canonical, cell, key_text
 from streamstate.widgets.browser.rows import table_at
-from streamstate.widgets.key_life.actions import PLOTS, KeySelection, acted
-from streamstate.widgets.key_life.drawing import KeyChangePage, KeyField, KeyHistoryDrawing, KeyPlots
-from streamstate.widgets.key_life.plots import GAPS, column_chart
-from streamstate.widgets.key_life.story import EpochRuns, Story, story_of
+from streamstate.widgets.key_history.actions import PLOTS, KeySelection, acted
+from streamstate.widgets.key_history.drawing import KeyChangePage, KeyField, KeyHistoryDrawing, KeyPlots
+from streamstate.widgets.key_history.plots import GAPS, column_chart
+from streamstate.widgets.key_history.story import EpochRuns, Story, story_of
 from streamstate.widgets.model import (
     SAVED_PAGES,
     Drawing,
@@ -47,10 +47,10 @@ _LOOKED_AT = 200
 """The most keys that are compared for each column."""
 
 
-class KeyLifeModel(ViewModel[KeySelection]):
+class KeyHistoryModel(ViewModel[KeySelection]):
     """Reads one history; a lock allows one drawing at a time."""
 
-    kind = "key_life"
+    kind = "key_history"
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -60,7 +60,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
         self._why = WhyReader(history)
 
     def newest(self) -> object:
-        """The captured epochs, and whether changes can be explained."""
+        """Return the captured epochs, and whether changes can be explained."""
         with self._lock:
             return self.history.captured(), self._why.why_not()
 
@@ -75,17 +75,17 @@ class KeyLifeModel(ViewModel[KeySelection]):
 
     @consistent_read()
     def quick(self, selection: KeySelection) -> Drawing:
-        """The drawing without an explanation that is still to be read; the next drawing has it."""
+        """Return the drawing without an explanation that is still to be read; the next drawing has it."""
         view = self.view(selection, whole=False)
         return Drawing(view.message(), view, unfinished=view.why is not None and view.why.busy)
 
     def view(self, selection: KeySelection, *, whole: bool = True) -> KeyHistoryDrawing:
-        """The key's changes, and why one of them happened."""
+        """Return the key's changes, and why one of them happened."""
         with self._lock:
             shown = replace(self._view(selection), why_not=self._why.why_not())
         if selection.why is None or shown.story is None or shown.table is None:
             return shown
-        # Without the lock: reading takes seconds, and the page goes on to act.
+        # Without the lock: reading takes seconds, and the page may act meanwhile.
         why = self._why.panel(shown.table, selection.key or {}, selection.why, whole=whole)
         return replace(shown, why=why)
 
@@ -94,7 +94,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
         self._why.serve()
 
     def acted(self, selection: KeySelection, action: str, value: Any, kept: Any) -> KeySelection:
-        """The selection after an action. A page names changes by number, never by value."""
+        """Return the selection after an action. A page names changes by number, never by value."""
         if action in ("epoch", "change"):
             drawn: KeyHistoryDrawing | None = kept
             if drawn is None or drawn.story is None:
@@ -111,12 +111,12 @@ class KeyLifeModel(ViewModel[KeySelection]):
         return self._parsed(moved) if action == "typed" else moved
 
     def focus(self, selection: KeySelection) -> Focus:
-        """The epoch that was clicked, the table and the key."""
+        """Return the epoch that was clicked, the table and the key."""
         epoch = selection.marked[0] if len(selection.marked) == 1 else None
         return Focus(epoch, table=selection.table, key=selection.key)
 
     def focused(self, selection: KeySelection, focus: Focus) -> KeySelection:
-        """The key and epochs of another view; its table only together with a key."""
+        """Return the key and epochs of another view; its table only together with a key."""
         moved = selection
         if focus.key is not None and canonical(focus.key) != canonical(moved.key):
             moved = KeySelection(focus.table or moved.table, focus.key, moved.marked, size=moved.size)
@@ -131,7 +131,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
         return ()
 
     def saved_actions(self, selection: KeySelection, drawing: Drawing) -> Iterable[tuple[str, Any]]:
-        """The next pages of changes, and the columns beside those that are drawn."""
+        """Yield the next pages of changes, and the columns beside those that are drawn."""
         view: KeyHistoryDrawing = drawing.kept
         if view.why is not None:
             yield "why", None
@@ -146,7 +146,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
             self._cached = None
 
     def _parsed(self, selection: KeySelection) -> KeySelection:
-        """The key that was typed; invalid text stays in the fields, and the drawing says what is wrong."""
+        """Return the key that was typed; invalid text stays in the fields, and the drawing says what is wrong."""
         with self._lock:
             table = TableKey.of(self.history.recorded, self._table_name(selection))
         try:
@@ -155,7 +155,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
             return selection
 
     def _table_name(self, selection: KeySelection) -> str:
-        """The chosen table, or the first with such keys."""
+        """Return the chosen table, or the first with such keys."""
         if selection.table is not None or not selection.key:
             return chosen_table(self.history, selection.table)
         tables = tables_shown(self.history)
@@ -191,7 +191,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
         return replace(blank, columns=story.columns, plots=plots, page=_page(story, selection), story=story)
 
     def _story(self, table: str, key: Mapping[str, Any]) -> Story:
-        """The key's changes, cached until epochs are added or dropped."""
+        """Return the key's changes, cached until epochs are added or dropped."""
         entries = self.history.recorded.entries()
         state = (table, canonical(key), entries[-1].epoch, len(entries))
         if self._cached is None or self._cached[0] != state:
@@ -202,7 +202,7 @@ class KeyLifeModel(ViewModel[KeySelection]):
 
 
 def _why_empty(selection: KeySelection, name: str, table: TableKey) -> str:
-    """Why no key is shown."""
+    """Return the reason why no key is shown."""
     if selection.typed is not None:
         try:
             _key_typed(table, selection.typed)
@@ -246,7 +246,7 @@ def _page(story: Story, selection: KeySelection) -> KeyChangePage:
 
 
 def _fields(table: ShownColumns, key: Mapping[str, Any] | None, typed: Sequence[str] | None) -> list[KeyField]:
-    """The key columns with the texts in their fields."""
+    """Return the key columns with the texts in their fields."""
     if key is None:
         texts = (typed or ())[: len(table.key_columns)]
         return [KeyField(name, None, text) for name, text in zip_longest(table.key_columns, texts, fillvalue="")]
@@ -254,13 +254,13 @@ def _fields(table: ShownColumns, key: Mapping[str, Any] | None, typed: Sequence[
 
 
 def _key_typed(table: TableKey, typed: Sequence[str]) -> dict[str, Any]:
-    """The key that was typed; raises InvalidArgumentError if a text does not fit its column's type."""
+    """Return the key that was typed; raises InvalidArgumentError if a text does not fit its column's type."""
     texts = zip_longest(table.columns, typed[: len(table.columns)], fillvalue="")
     return table.read([f"{name}={text}" for name, text in texts], spelling=_in_fields)
 
 
 def _in_fields(key: Mapping[str, Any]) -> str:
-    """A key as a person types it into the fields."""
+    """Return a key as a person types it into the fields."""
     return ", ".join(f"{name} {spelled(value)}" for name, value in key.items())
 
 
@@ -309,6 +309,6 @@ class KeyHistoryView(View[KeySelection]):
         *,
         why: int | None = None,
     ) -> None:
-        model = KeyLifeModel(history)
+        model = KeyHistoryModel(history)
         given = None if key is None else dict(model.key_given(table, key))
         super().__init__(model, KeySelection(table, given, why=why))

@@ -1,4 +1,4 @@
-"""What a person chose in a key history view, and what each action (a key, a page, a column) changes."""
+"""The selection of a key history view, and its changes by actions: a key, a page, a column."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class KeySelection:
 
 
 def acted(now: KeySelection, action: str, value: Any) -> KeySelection:
-    """The selection after an action of the page. An invalid action changes nothing."""
+    """Return the selection after an action of the page. An invalid action changes nothing."""
     return applied(_ACTIONS, now, action, value)
 
 

@@ -13,7 +13,7 @@ const SHORT_FIELD = 10;
 const LONG_FIELD = 42;
 
 export function render({ model, root, style }) {
-  const { act, answered, frame, busy, problem } = screen({ model, root, style }, "screen key-life", draw);
+  const { act, answered, frame, busy, problem } = screen({ model, root, style }, "screen key-history", draw);
   const head = keyHead({ act, answered, root });
   const message = element("div", { class: "empty" });
   const plots = columnPlots({ act }, model);

@@ -1,22 +1,20 @@
-"""What a key history view shows: the drawing as plain data, as JSON for a page, as text and as still HTML."""
+"""The drawing of a key history view: plain data, JSON for a page, text and still HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from typing import Any
 
+from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.chart import Chart
-from streamstate.widgets.key_life.actions import KeySelection
-from streamstate.widgets.key_life.story import KeyChange, Story
+from streamstate.widgets.key_history.actions import KeySelection
+from streamstate.widgets.key_history.story import KeyChange, Story
 from streamstate.widgets.number_text import amount
-from streamstate.widgets.still import frame, table, td
+from streamstate.widgets.still import STILL_COLUMNS, frame, table, td
 from streamstate.widgets.why.panel import WhyPanel
 
-_STILL_COLUMNS = 20
-"""Value columns in a saved notebook; the live view shows all."""
 _PICTURES = 120_000
 """Characters of pictures in a saved notebook; further columns have none."""
 
@@ -87,7 +85,7 @@ class KeyHistoryDrawing:
         return ", ".join(f"{part.name} {part.cell.text}" for part in self.fields if part.cell)
 
     def message(self) -> dict[str, Any]:
-        """The drawing as JSON types."""
+        """Return the drawing as JSON types."""
         return {
             "name": self.name,
             "tables": list(self.tables),
@@ -108,15 +106,15 @@ class KeyHistoryDrawing:
         }
 
     def text(self) -> str:
-        """The drawing as a line of text."""
+        """Return the drawing as a line of text."""
         return f"{self.name}: " + " · ".join(self._parts())
 
-    def html(self) -> str:
-        """The drawing as still pictures and a table of the newest changes, without scripts."""
+    def html(self) -> Html:
+        """Return the drawing as still pictures and a table of the newest changes, without scripts."""
         pictures = self._pictures()
-        why = self.why.html() if self.why else ""
-        body = "".join(pictures) + self._table() + why if self.story else ""
-        return frame(self.name, self._parts(), body, "".join(self._left_out(len(pictures))))
+        why = self.why.html() if self.why else None
+        body = (pictures, self._table(), why) if self.story else ()
+        return frame(self.name, self._parts(), *body, note="".join(self._left_out(len(pictures))))
 
     def _parts(self) -> Iterator[str]:
         if self.table and self.key:
@@ -132,11 +130,11 @@ class KeyHistoryDrawing:
             if self.why:
                 yield self.why.text()
 
-    def _pictures(self) -> list[str]:
-        """The columns' plots, as many as there is room for."""
-        pictures: list[str] = []
+    def _pictures(self) -> list[Html]:
+        """Return the columns' plots, as many as there is room for."""
+        pictures: list[Html] = []
         for chart in self.plots.charts:
-            picture = f"<p>{escape(chart.label)}</p>{chart.svg()}"
+            picture = joined(tag("p", chart.label), chart.svg())
             if sum(map(len, pictures)) + len(picture) > _PICTURES:
                 break
             pictures.append(picture)
@@ -149,11 +147,11 @@ class KeyHistoryDrawing:
             yield f"The newest {len(self.page.rows)} of {self.page.total:,} changes. "
         if self.plots.total > pictures:
             yield f"Pictures of {pictures} of {self.plots.total} columns. "
-        if len(self.columns) > _STILL_COLUMNS:
-            yield f"The first {_STILL_COLUMNS} of {len(self.columns)} columns. "
+        if len(self.columns) > STILL_COLUMNS:
+            yield f"The first {STILL_COLUMNS} of {len(self.columns)} columns. "
 
-    def _table(self) -> str:
-        heads = ["epoch", "committed", "change", "cause", *self.columns[:_STILL_COLUMNS]]
+    def _table(self) -> Html:
+        heads = ["epoch", "committed", "change", "cause", *self.columns[:STILL_COLUMNS]]
         caption = f"Changes of {self.key} in {self.table} of {self.name}"
         return table(caption, heads, map(_still_row, self.page.rows), [row.mark for row in self.page.rows])
 
@@ -164,6 +162,6 @@ def _row_message(change: KeyChange) -> dict[str, Any]:
 
 
 def _still_row(change: KeyChange) -> list[str]:
-    facts = [td(text) for text in (str(change.epoch), change.committed, change.description, change.cause)]
-    values = enumerate(change.values[:_STILL_COLUMNS])
+    facts = [str(change.epoch), change.committed, change.description, change.cause]
+    values = enumerate(change.values[:STILL_COLUMNS])
     return facts + [td(cell(value), changed=at in change.differ) for at, value in values]

@@ -41,12 +41,12 @@ class EpochRuns:
         return cls([entry.epoch for entry in entries if entry.captured], gaps, committed)
 
     def gap_after(self, epoch: int, before: int) -> tuple[int, int] | None:
-        """The first gap after ``epoch`` that begins before ``before``."""
+        """Return the first gap after ``epoch`` that begins before ``before``."""
         at = bisect_left(self.gaps, (epoch, epoch))
         return self.gaps[at] if at < len(self.gaps) and self.gaps[at][0] < before else None
 
     def captured_after(self, epoch: int) -> int | None:
-        """The first captured epoch after ``epoch``."""
+        """Return the first captured epoch after ``epoch``."""
         at = bisect_left(self.captured, epoch + 1)
         return self.captured[at] if at < len(self.captured) else None
 
@@ -69,7 +69,7 @@ class KeyChange:
 
     @property
     def gone(self) -> bool:
-        """Whether the key was removed."""
+        """True if the key was removed."""
         return self.mark == "−"
 
 
@@ -115,7 +115,7 @@ def _with_losses(rows: Sequence[_Row], epochs: EpochRuns) -> Iterator[_Row]:
 
 
 def change_of(row: _Row, before: _Row | None) -> KeyChange:
-    """A row of a key history, compared with the row before."""
+    """Compare a row of a key history with the row before."""
     kind, values = row[1], row[OWN:-1]
     gone = kind in (_DELETE, _LOST)
     fresh = before is None or before[1] in (_DELETE, _LOST)
@@ -130,7 +130,7 @@ def _differing(values: Sequence[Any], before: Sequence[Any]) -> list[int]:
 
 
 def _description(kind: str, mark: str) -> str:
-    """What happened, in words, as far as it is known after a gap."""
+    """Describe a change; after a gap, only the result is known."""
     if kind == _LOST:
         return "gone after a gap"
     if kind == KEYFRAME:
@@ -139,7 +139,7 @@ def _description(kind: str, mark: str) -> str:
 
 
 def _spells(changes: Sequence[KeyChange], epochs: EpochRuns) -> Iterator[Spell]:
-    """Each change's values are current until the next change or the next gap."""
+    """Yield the spell of each change: its values are current until the next change or the next gap."""
     for at, change in enumerate(changes):
         if change.gone:
             continue
@@ -169,7 +169,7 @@ class ValueRun:
 
 
 def kind_of(story: Story, column: int) -> PlotKind:
-    """How a column is drawn: as a line of numbers or times, or as labelled bars."""
+    """Return the form of a column's plot: a line of numbers or times, or labelled bars."""
     values = [plain(change.values[column]) for change in story.changes if not change.gone]
     known = [value for value in values if value is not None]
     if all(measure(value) is None for value in known):
@@ -180,7 +180,7 @@ def kind_of(story: Story, column: int) -> PlotKind:
 
 
 def runs_of(story: Story, column: int) -> list[ValueRun]:
-    """The runs of a column, ascending; writing the same value again does not end a run."""
+    """Return the runs of a column, ascending; writing the same value again does not end a run."""
     runs: list[ValueRun] = []
     for spell in story.spells:
         value = plain(story.changes[spell.change].values[column])
@@ -193,7 +193,7 @@ def runs_of(story: Story, column: int) -> list[ValueRun]:
 
 
 def binned(runs: Sequence[ValueRun], limit: int) -> list[ValueRun]:
-    """At most ``limit`` runs; if there are more, runs that begin in the same range of epochs are combined."""
+    """Return at most ``limit`` runs; if there are more, runs that begin in the same range of epochs are combined."""
     if len(runs) <= limit:
         return list(runs)
     first = runs[0].start
@@ -208,7 +208,7 @@ def _merged(runs: Sequence[ValueRun]) -> ValueRun:
 
 
 def measure(value: Any) -> Any:
-    """A value's place on an axis: a number or an ISO 8601 time; None for null, NaN, text and the like."""
+    """Return a value's place on an axis: a number or an ISO 8601 time; None for null, NaN, text and the like."""
     if isinstance(value, dt.datetime):  # local time, because a picture has no zone
         return (value.astimezone() if value.tzinfo else value).replace(tzinfo=None).isoformat()
     return f"{value.isoformat()}T00:00:00" if isinstance(value, dt.date) else number(value)

@@ -11,8 +11,9 @@ from typing import Any
 
 from streamstate.state_inspect.values import cell
 from streamstate.widgets.chart import ACCENT, ADDED, REMOVED, Chart
-from streamstate.widgets.key_life.story import EpochRuns, Story, ValueRun, binned, kind_of, measure, runs_of
+from streamstate.widgets.key_history.story import EpochRuns, Story, ValueRun, binned, kind_of, measure, runs_of
 from streamstate.widgets.number_text import amount
+from streamstate.widgets.plot_forms import aligned, clickable, layer, only, quantity, tooltips
 
 GAPS = 30
 """The most gaps that a plot shows; the longest are kept."""
@@ -36,7 +37,7 @@ _HEIGHTS = {"number": 64, "time": 64, "other": 30}
 
 
 def column_chart(story: Story, column: int, marked: Sequence[int], limit: int) -> Chart:
-    """The plot of one column, with a line at each ``marked`` epoch.
+    """Return the plot of one column, with a line at each ``marked`` epoch.
 
     If there are more than ``limit`` runs, neighbours are combined.
     """
@@ -56,7 +57,7 @@ def column_chart(story: Story, column: int, marked: Sequence[int], limit: int) -
 
 
 def _silent(layer: dict[str, Any]) -> dict[str, Any]:
-    """A layer that screen readers skip: the plot has a name, and the table below holds all of its data."""
+    """Return a layer that screen readers skip: the plot has a name, and the table below holds all of its data."""
     if "layer" in layer:
         return layer | {"layer": [*map(_silent, layer["layer"])]}
     return layer | {"mark": layer["mark"] | {"aria": False}}
@@ -69,7 +70,7 @@ def _summary(runs: Sequence[ValueRun], drawn: Sequence[ValueRun]) -> str:
 
 
 def _frame_rows(epochs: EpochRuns, marked: Sequence[int]) -> list[dict[str, Any]]:
-    """The span of all epochs, the gaps, and the marked epochs.
+    """Return the span of all epochs, the gaps, and the marked epochs.
 
     Each layer has at least one row, even if it is invisible, because Vega warns of a scale without data.
     """
@@ -87,7 +88,7 @@ def _frame_rows(epochs: EpochRuns, marked: Sequence[int]) -> list[dict[str, Any]
 
 
 def _events(story: Story, limit: int) -> list[dict[str, Any]]:
-    """Where the key was added and removed; at most the newest ``limit``."""
+    """Return the epochs at which the key was added and removed; at most the newest ``limit``."""
     found = [change for change in story.changes if change.mark in ("+", "−")][-limit:]
     return [{"kind": "event", "epoch": change.epoch, "sign": change.mark} for change in found]
 
@@ -117,7 +118,7 @@ def _value_rows(story: Story, runs: Sequence[ValueRun], kind: str) -> list[dict[
 
 
 def _tooltip(story: Story, run: ValueRun) -> dict[str, str]:
-    """The texts of a run's tooltip."""
+    """Return the texts of a run's tooltip."""
     change = story.changes[run.change]
     several = "one value"
     if run.count > 1:
@@ -132,11 +133,10 @@ def _tooltip(story: Story, run: ValueRun) -> dict[str, str]:
     }
 
 
-_X = {
-    "field": "epoch",
-    "type": "quantitative",
-    "scale": {"zero": False, "nice": False},
-    "axis": {
+_X = quantity(
+    "epoch",
+    scale={"zero": False, "nice": False},
+    axis={
         "title": None,
         "format": "d",
         "tickMinStep": 1,
@@ -145,53 +145,34 @@ _X = {
         # The last epoch ends where the next one would begin, which does not exist yet.
         "labelExpr": "datum.value >= domain('x')[1] ? '' : datum.label",
     },
-}
+)
 _X2 = {"field": "to"}
-
-
-def _of(kind: str) -> list[dict[str, Any]]:
-    return [{"filter": f"datum.kind === '{kind}'"}]
 
 
 def _frame_layers(epochs: EpochRuns) -> list[dict[str, Any]]:
     gap = _STRIPE if len(epochs.gaps) <= _HATCHED else "rgba(128,128,128,0.3)"
     dots = {"type": "rule", "strokeDash": [1, 3], "opacity": 0.8}
+    dashed = {"type": "rule", "strokeDash": [4, 2], "strokeWidth": 1.5}
+    sign = {"type": "text", "fontWeight": "bold", "fontSize": 13, "dx": 2, "align": "left"}
+    colour = {"condition": {"test": "datum.sign === '+'", "value": ADDED}, "value": REMOVED}
     return [
-        {"transform": _of("span"), "mark": {"type": "rect", "opacity": 0}, "encoding": {"x2": _X2}},
-        {"transform": _of("gap"), "mark": {"type": "rect", "color": gap}, "encoding": {"x2": _X2}},
-        {
-            "transform": _of("marked"),
-            "mark": {"type": "rule", "strokeDash": [4, 2], "strokeWidth": 1.5},
-            "encoding": {"opacity": {"field": "there", "type": "quantitative", "scale": None}},
-        },
-        {"transform": _of("null"), "mark": dots, "encoding": {"x2": _X2, "y": {"value": "height"}}},
-        {
-            "transform": _of("event"),
-            "mark": {"type": "text", "fontWeight": "bold", "fontSize": 13, "dx": 2, "align": "left"},
-            "encoding": {
-                "text": {"field": "sign"},
-                "y": {"value": 0},
-                "color": {"condition": {"test": "datum.sign === '+'", "value": ADDED}, "value": REMOVED},
-            },
-        },
+        layer("span", {"type": "rect", "opacity": 0}, x2=_X2),
+        layer("gap", {"type": "rect", "color": gap}, x2=_X2),
+        layer("marked", dashed, opacity=quantity("there", scale=None)),
+        layer("null", dots, x2=_X2, y={"value": "height"}),
+        layer("event", sign, text={"field": "sign"}, y={"value": 0}, color=colour),
     ]
 
 
 def _format(runs: Sequence[ValueRun]) -> str:
-    """The format of an axis: plain numbers, or large ones with k, M and so on."""
+    """Return the format of an axis: plain numbers, or large ones with k, M and so on."""
     known = [abs(place) for run in runs if isinstance(place := measure(run.value), float)]
     return "~s" if max(known, default=0) >= 10_000 else ".4~g"
 
 
 def _line_layers(kind: str, numbers: str) -> list[dict[str, Any]]:
     """Steps, because a value is current until it is replaced. A bin is a band from its lowest to its highest value."""
-    axis: dict[str, Any] = {
-        "title": None,
-        "tickCount": 3,
-        "minExtent": _AXIS,
-        "maxExtent": _AXIS,
-        "labelLimit": _AXIS - 6,
-    }
+    axis = aligned(_AXIS, title=None, tickCount=3)
     if kind == "number":
         axis |= {"format": numbers, "labelExpr": "datum.value === 0 ? '0' : datum.label"}
     y = {
@@ -201,28 +182,19 @@ def _line_layers(kind: str, numbers: str) -> list[dict[str, Any]]:
         "axis": axis,
     }
     line = {"color": ACCENT, "strokeWidth": 2}
+    band = {"type": "rect", "color": ACCENT, "opacity": 0.25}
+    dot = {"type": "point", "filled": True, "size": 22, "color": ACCENT, "opacity": 1}
     return [
         {
-            "transform": _of("value"),
+            "transform": only("value"),
             "encoding": {"x2": _X2},
             "layer": [
-                {
-                    "mark": {"type": "rect", "color": ACCENT, "opacity": 0.25},
-                    "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
-                },
+                {"mark": band, "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}}},
                 {"mark": {"type": "rule", **line}, "encoding": {"y": y}},
             ],
         },
-        {
-            "transform": _of("value"),
-            "mark": {"type": "rule", **line, "strokeWidth": 1},
-            "encoding": {"y": {**y, "field": "before"}, "y2": {"field": "y"}},
-        },
-        {
-            "transform": _of("value"),
-            "mark": {"type": "point", "filled": True, "size": 22, "color": ACCENT, "opacity": 1},
-            "encoding": {"y": y},
-        },
+        layer("value", {"type": "rule", **line, "strokeWidth": 1}, y={**y, "field": "before"}, y2={"field": "y"}),
+        layer("value", dot, y=y),
     ]
 
 
@@ -254,12 +226,11 @@ def _strip_layers() -> list[dict[str, Any]]:
 
 
 def _hover() -> dict[str, Any]:
-    """The layer on top that takes hovers and clicks: each run from top to bottom."""
-    titles = {"text": "value", "what": "change", "several": "stands for"}
-    fields = ("epochs", "text", "what", "cause", "committed", "several")
+    """Return the layer on top that takes hovers and clicks: each run from top to bottom."""
+    titles = {"epochs": "epochs", "text": "value", "what": "change", "cause": "cause", "committed": "committed"}
     return {
         "transform": [{"filter": "isValid(datum.row)"}],
-        "params": [{"name": "change", "select": {"type": "point", "fields": ["row"], "on": "click"}}],
+        "params": clickable("change"),
         "mark": {"type": "rect", "opacity": 0, "cursor": "pointer"},
-        "encoding": {"x2": _X2, "tooltip": [{"field": field, "title": titles.get(field, field)} for field in fields]},
+        "encoding": {"x2": _X2, "tooltip": tooltips(titles | {"several": "stands for"})},
     }

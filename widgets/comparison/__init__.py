@@ -1,1 +1,0 @@
-"""The comparison view: two timelines of a query side by side."""

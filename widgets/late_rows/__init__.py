@@ -1,1 +1,0 @@
-"""The late rows view: what the watermark dropped, epoch by epoch."""
