@@ -113,7 +113,7 @@ def _questions(spark: SparkSession, load: Workload, store: ss.Store, newest: int
             ("group the whole state", ours.grouped, sparks.grouped, 0.080, 60),
         ):
             yield _Question(f"{name}, {which}", partial(ask, epoch), bound, partial(spark_asks, epoch), ratio)
-    between = (past, past + 10)
+    between = (past, min(past + 10, newest))
     yield _Question(
         "diff of two epochs, 10 apart, counted", partial(ours.diff, *between), 0.3, partial(sparks.diff, *between), 30
     )
