@@ -1,4 +1,4 @@
-"""What capture costs in a process without Spark, against copying the whole state; what syncing adds to it."""
+"""Cost of capture in a process without Spark, against copying the whole state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Measurement, timed
+from benchmarks.harness import Measurement, Size, bounded, timed
 from benchmarks.processes import (
     Took,
     call_in_new_process,
@@ -18,7 +18,6 @@ from benchmarks.processes import (
     warm_process,
 )
 from benchmarks.replayed import Replayed
-from benchmarks.size import Size
 from benchmarks.workload import finished, whole_state
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _NEW_PROCESSES = {
 
 
 def alone(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """An epoch while following, and in a new process, against a copy of the whole state with Spark's reader.
+    """Measure the capture of an epoch, in a follower and in a new process, against a full copy with Spark's reader.
 
     The query is finished; all sides take turns, epoch by epoch. Then several epochs in a pass.
     """
@@ -51,7 +50,7 @@ def alone(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement
         seconds: dict[str, list[float]] = {how: [] for how in new}
         copies = []
         for epoch in range(load.first + 1, load.first + 1 + measured):
-            os.sync()  # what the copy left to be written is not the capture's to wait for
+            os.sync()  # so that capture does not wait for the copy's writes
             following.append(warm.step())
             for how, replayed in new.items():
                 replayed.reveal()
@@ -65,32 +64,15 @@ def alone(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement
     following = following[_WARM_UP:]
     took = median_seconds(following)
     yield Measurement("an epoch while following", "without Spark", took, *against, runs, setting, wanted=60)
-    cpu = statistics.fmean(one.cpu for one in following)
-    yield Measurement("CPU time of an epoch, mean", "all threads", cpu, "the bound", 0.06, runs, setting, wanted=1)
+    cpu = statistics.fmean(epoch.cpu for epoch in following)
+    yield bounded("CPU time of an epoch, mean", "all threads", cpu, 0.06, runs=runs, setting=setting)
     took = median_seconds(together) / _TOGETHER
     yield Measurement(f"one of {_TOGETHER} epochs of a pass", "without Spark", took, *against, runs, setting)
     for how, times in seconds.items():
         took = statistics.median(times[_WARM_UP:])
         question = "a new epoch in a new process, with its start"
         yield Measurement(question, how, took, *against, runs, setting, wanted=25)
-        yield Measurement(question, how, took, "the bound", 0.5, runs, setting, wanted=1)
-
-
-def syncing(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """An epoch while following, against the same with ``os.fsync`` doing nothing, turn by turn."""
-    load = finished(spark, folder / "query", size.keys, size.changes, 2 * (_WARM_UP + size.epochs))
-    took: dict[bool, list[Took]] = {True: [], False: []}
-    with warm_process(load.checkpoint, folder / "store") as warm:
-        for _ in range(load.first + 1):
-            warm.step()
-        os.sync()
-        for _ in range(_WARM_UP + size.epochs):
-            for sync, times in took.items():
-                times.append(warm.step(sync=sync))
-    synced, other = (median_seconds(times[_WARM_UP:]) for times in took.values())
-    yield Measurement(
-        "an epoch while following", "synced", synced, "not synced, not durable", other, size.epochs, str(size)
-    )
+        yield bounded(question, how, took, 0.5, runs=runs, setting=setting)
 
 
 def _store(replayed: Replayed) -> Path:

@@ -1,4 +1,4 @@
-"""Auditing a query of the flights, against running it."""
+"""Cost of an audit, against running the query."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamstate as ss
-from benchmarks.harness import Measurement, timed
-from benchmarks.size import Size
+from benchmarks.harness import Measurement, Size, timed
 from streamstate.tutorials import flights
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def auditing(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """Seconds of a replay, states compared, over the first epochs of the query of delays; keys do not count here."""
+    """Measure a replay of the first epochs of the flights' delays, states compared; ignores the number of keys."""
     data = flights.prepare(folder / "data")
     build = partial(flights.delays, spark, data, until=size.epochs + 1)
     checkpoint = folder / "checkpoint"

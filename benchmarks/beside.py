@@ -1,4 +1,4 @@
-"""How much longer a query's batches take while ``streamstate follow`` runs beside it."""
+"""Slowdown of a query's batches while ``streamstate follow`` runs beside it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Measurement
+from benchmarks.harness import Measurement, Size
 from benchmarks.processes import call_in_new_process, follower
-from benchmarks.size import Size
 from benchmarks.workload import Workload
 
 if TYPE_CHECKING:
@@ -28,17 +27,17 @@ _LOOK_SECONDS = 0.02
 
 
 def back_to_back(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """The batches of a query whose epochs follow each other at once, with a follower and without."""
+    """Measure the batches of a query that never pauses, with a follower and without."""
     yield _batches(Workload(spark, folder, size.keys, size.changes), size, "epochs without a pause", 1.03)
 
 
 def paced(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """The batches of a query that starts an epoch every two seconds, with a follower and without."""
+    """Measure the batches of a query that starts an epoch every two seconds, with a follower and without."""
     yield _batches(Workload(spark, folder, size.keys, size.changes, "2 seconds"), size, "an epoch every 2 s", 1.03)
 
 
 def _batches(load: Workload, size: Size, how: str, longer: float) -> Measurement:
-    """The median batch in alternating blocks of one run, as Spark measures it; ``size.epochs`` make a block.
+    """Return the median batch in alternating blocks of ``size.epochs`` epochs of one run, as Spark measures it.
 
     A follower that starts captures first what was committed since the last one. Those epochs do not count.
     """
@@ -84,12 +83,12 @@ def _run_until(load: Workload, epoch: int) -> None:
 
 
 def _newest(load: Workload) -> int:
-    """The newest committed epoch; −1 before the first."""
+    """Return the newest committed epoch; −1 before the first."""
     commits = load.checkpoint / "commits"
     return max((int(file.name) for file in commits.glob("[0-9]*")), default=-1)
 
 
 def _durations(query: StreamingQuery, epochs: range) -> list[float]:
-    """Seconds that Spark says the epochs took."""
+    """Return each epoch's seconds from Spark's progress events."""
     progress = {event["batchId"]: event["durationMs"] for event in query.recentProgress}
     return [float(progress[epoch]["triggerExecution"]) / 1000 for epoch in epochs]

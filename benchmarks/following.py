@@ -1,4 +1,4 @@
-"""``streamstate follow``, in a process of its own: how soon an epoch can be queried, and the memory it takes."""
+"""Delay and memory of ``streamstate follow`` in its own process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Measurement
+from benchmarks.harness import Measurement, Size, bounded
 from benchmarks.processes import Follower, call_and_peak, follower
 from benchmarks.replayed import Replayed
-from benchmarks.size import Size
 from benchmarks.workload import finished
 
 if TYPE_CHECKING:
@@ -43,21 +42,21 @@ class _Followed:
 
 
 def freshness(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """Seconds from when an epoch's commit appears until a reader that looks at the store finds the epoch."""
+    """Measure the seconds from an epoch's commit until a reader finds it in the store."""
     for changes, bound in {size.changes: 0.15, _FEW_CHANGES: 0.06}.items():
         changed = Size(size.keys, changes, size.epochs)
         found = _followed(spark, folder / str(changes), changed)
         runs, setting = size.epochs, str(changed)
         question = "commit to queryable"
         median, slow = statistics.median(found.fresh), statistics.quantiles(found.fresh, n=20)[-1]
-        yield Measurement(question, "median", median, "the bound", bound, runs, setting, wanted=1)
-        yield Measurement(question, "95th percentile", slow, "the bound", bound, runs, setting)
+        yield bounded(question, "median", median, bound, runs=runs, setting=setting)
+        yield bounded(question, "95th percentile", slow, 2 * bound, runs=runs, setting=setting)
         question = "CPU time of the follower, an epoch"
-        yield Measurement(question, "mean", found.cpu, "the bound", 0.06, runs, setting, wanted=1)
+        yield bounded(question, "mean", found.cpu, 0.06, runs=runs, setting=setting)
 
 
 def follower_memory(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """Memory of a follower, with few keys and with many; and of the process that has captured those before."""
+    """Measure the memory of a follower, with few keys and with many, and of one capture of all keys."""
     many, few = (
         _followed(spark, folder / str(keys), Size(keys, min(size.changes, keys), size.epochs))
         for keys in (size.keys, min(_FEW_KEYS, size.keys))
@@ -68,9 +67,9 @@ def follower_memory(spark: SparkSession, folder: Path, size: Size) -> Iterator[M
         ("the same, peak", many.peak, few.peak),
     ):
         yield Measurement(question, "many keys", ours, "few keys", other, 1, setting, unit="B", wanted=1 / 1.1)
-        yield Measurement(question, "many keys", ours, "the bound", _MEMORY, 1, setting, unit="B", wanted=1)
+        yield bounded(question, "many keys", ours, _MEMORY, runs=1, setting=setting, unit="B")
     question, setting = "peak of one ss.capture of all keys", f"{size.keys:,} keys"
-    yield Measurement(question, "many keys", many.all_keys, "the bound", _CALL_MEMORY, 1, setting, unit="B", wanted=1)
+    yield bounded(question, "many keys", many.all_keys, _CALL_MEMORY, runs=1, setting=setting, unit="B")
 
 
 def _followed(spark: SparkSession, folder: Path, size: Size) -> _Followed:
@@ -86,7 +85,7 @@ def _followed(spark: SparkSession, folder: Path, size: Size) -> _Followed:
 
 
 def _fresh(replayed: Replayed, follow: Follower, epochs: int) -> list[float]:
-    """Seconds from each epoch's commit until it can be queried."""
+    """Return the seconds from each epoch's commit until it can be queried."""
     pauses, fresh = random.Random(2013), []
     for _ in range(epochs):
         threading.Event().wait(pauses.uniform(0, _PAUSE))

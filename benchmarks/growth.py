@@ -1,4 +1,4 @@
-"""What capturing an epoch costs as the state grows and the number of changes does not."""
+"""Cost of capturing an epoch as the state grows and the number of changes stays the same."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Measurement
+from benchmarks.harness import Measurement, Size
 from benchmarks.plot import publish
 from benchmarks.replayed import Stepped
-from benchmarks.size import Size
 from benchmarks.workload import finished
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ _WARM_UP = 5
 
 
 def growth(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """States from 10,000 keys to ``--keys``, each ten times the one before, captured turn by turn.
+    """Measure states from 10,000 keys to ``--keys``, each ten times the one before, in turn.
 
     Every epoch changes 10,000 keys, whatever ``--changes`` says: the smallest state has no more. With ten million
     keys and more the figures and their plot go into the docs.
@@ -54,7 +53,7 @@ def growth(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measuremen
 
 
 def _finished(spark: SparkSession, folder: Path, size: Size) -> Stepped:
-    """A finished query and a capture of it that stands at its first epoch with all keys."""
+    """Return a capture of a finished query that has reached the first epoch with all keys."""
     load = finished(spark, folder, size.keys, size.changes, size.epochs + _WARM_UP)
     stepped = Stepped(spark, load.checkpoint, folder / "store")
     for _ in range(load.first + 1):

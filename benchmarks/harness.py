@@ -1,4 +1,4 @@
-"""Measurements: one JSON line each, and a table for people."""
+"""Measurements, printed as JSON lines and as a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 import os
 import platform
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -15,8 +14,21 @@ from importlib.metadata import version
 
 
 @dataclass(frozen=True)
+class Size:
+    """Keys in the state, keys that an epoch changes, epochs to measure."""
+
+    keys: int
+    changes: int
+    epochs: int
+
+    def __str__(self) -> str:
+        """Return the size as a table shows it."""
+        return f"{self.keys:,} keys, {self.changes:,} changes an epoch"
+
+
+@dataclass(frozen=True)
 class Measurement:
-    """One figure of ours beside what it is measured against: another way of doing the same, or a bound."""
+    """One figure, compared with another way to do the same or with a bound."""
 
     question: str
     ours: str
@@ -26,33 +38,29 @@ class Measurement:
     runs: int
     setting: str
     unit: str = "s"
-    """``s`` for seconds, ``B`` for bytes, nothing for what is counted."""
+    """``s`` for seconds, ``B`` for bytes, empty for counts."""
     wanted: float | None = None
-    """The ratio that is aimed at, at least."""
+    """The lowest ratio that meets the target."""
 
     @property
     def ratio(self) -> float:
-        """How many times ours the other is: more is better."""
+        """The other figure divided by ours; more is better."""
         return self.other_value / self.ours_value if self.ours_value else math.inf
 
     def as_json(self) -> str:
-        """One line for machines."""
+        """Return the measurement as one line of JSON."""
         return json.dumps({**asdict(self), "ratio": round(self.ratio, 3), **_machine()})
 
 
-def alternate(ours: Callable[[], object], against: Callable[[], object], runs: int) -> tuple[float, float]:
-    """Median seconds of both, taken turn by turn; the first turn of each warms up and does not count."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for turn in range(runs + 1):
-        for side, what in enumerate((ours, against)):
-            seconds = timed(what)
-            if turn:
-                times[side].append(seconds)
-    return statistics.median(times[0]), statistics.median(times[1])
+def bounded(
+    question: str, ours: str, value: float, bound: float, *, runs: int, setting: str, unit: str = "s"
+) -> Measurement:
+    """Return a measurement that must not exceed a bound."""
+    return Measurement(question, ours, value, "the bound", bound, runs, setting, unit, wanted=1)
 
 
 def timed(what: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
+    """Return the seconds that a call takes."""
     start = time.perf_counter()
     what()
     return time.perf_counter() - start
@@ -71,7 +79,7 @@ def report(measurements: Iterable[Measurement], out: str | None) -> None:
 
 
 def table(measurements: Iterable[Measurement]) -> str:
-    """The measurements as a Markdown table."""
+    """Return the measurements as a Markdown table."""
     lines = ["| question | streamstate | against | ratio | wanted | setting |", "|---|---|---|---|---|---|"]
     for measurement in measurements:
         ours = _readable(measurement.ours_value, measurement.unit)

@@ -1,4 +1,4 @@
-"""Asking a store against asking Spark's own state reader: any epoch, any key, two epochs, all epochs."""
+"""Questions to a store, against the same questions to Spark's state reader."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamstate as ss
-from benchmarks.harness import Measurement, alternate, timed
-from benchmarks.size import Size
+from benchmarks.harness import Measurement, Size, bounded, timed
 from benchmarks.workload import Workload, finished, whole_state
 
 if TYPE_CHECKING:
@@ -38,11 +37,12 @@ class _Question:
 
 
 def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """The questions that people ask of state, each with its bound and against Spark's reader."""
-    load = captured(spark, folder, size)
+    """Measure common questions about state, each against its bound and against Spark's reader."""
+    load = finished(spark, folder, size.keys, size.changes, size.epochs)
+    ss.capture(load.checkpoint, folder / "store", "load", spark=spark)
     store = ss.open_store(folder / "store")
     history = store["load"]
-    history.captured()  # looks what there is
+    history.captured()  # reads the manifest
     loading = timed(partial(history.recorded.interval_table, "op0", -1))
     print(f"index of {size.epochs} epochs, loaded in {loading:.2f} s", file=sys.stderr)
     for question in _questions(spark, load, store, size.epochs):
@@ -50,46 +50,39 @@ def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
     yield from _cold(load, folder / "store", f"{size}, {size.epochs} epochs")
 
 
-def captured(spark: SparkSession, folder: Path, size: Size) -> Workload:
-    """A finished query with a store of all its epochs: ``size.epochs`` after the one that brings all keys."""
-    load = finished(spark, folder, size.keys, size.changes, size.epochs)
-    ss.capture(load.checkpoint, folder / "store", "load", spark=spark)
-    return load
-
-
-class InStore:
-    """The questions put to the store."""
+class _InStore:
+    """Questions to the store."""
 
     def __init__(self, store: ss.Store) -> None:
         self.store, self.history = store, store["load"]
 
     def lookup(self, epoch: int) -> object:
-        """The row of a key at an epoch."""
+        """Return a key's row at an epoch."""
         return self.history.at(epoch).table().lookup(key=_KEY)
 
     def top(self, epoch: int) -> object:
-        """The hundred largest by a column."""
+        """Return the hundred largest rows by a column."""
         return self.history.at(epoch).table().page(limit=100, order_by="max", descending=True)
 
     def grouped(self, epoch: int) -> object:
-        """An aggregate over all keys."""
+        """Return an aggregate over all keys."""
         return self.store.sql(_GROUPED.format(epoch)).to_arrow()
 
     def diff(self, a: int, b: int) -> object:
-        """How many keys differ."""
+        """Count the keys that differ."""
         return self.history.diff(a, b).counts
 
     def key_history(self) -> object:
-        """Every change of a key."""
+        """Return every change of a key."""
         return self.history.key_history(key=_KEY)
 
     def first(self) -> object:
-        """The first epoch at which some key satisfied a condition."""
+        """Return the first epoch at which some key met a condition."""
         return self.history.first("count > 5 AND max > 0.999")
 
 
 class _InSpark:
-    """The same put to Spark's reader."""
+    """The same questions to Spark's reader."""
 
     def __init__(self, spark: SparkSession, load: Workload) -> None:
         self.state = partial(whole_state, spark, load.checkpoint)
@@ -112,7 +105,7 @@ class _InSpark:
 
 
 def _questions(spark: SparkSession, load: Workload, store: ss.Store, newest: int) -> Iterator[_Question]:
-    ours, sparks, past = InStore(store), _InSpark(spark, load), newest // 2
+    ours, sparks, past = _InStore(store), _InSpark(spark, load), newest // 2
     for which, epoch in (("live", newest), ("past", past)):
         for name, ask, spark_asks, bound, ratio in (
             ("look up one key", ours.lookup, sparks.lookup, 0.010, 300),
@@ -120,7 +113,7 @@ def _questions(spark: SparkSession, load: Workload, store: ss.Store, newest: int
             ("group the whole state", ours.grouped, sparks.grouped, 0.080, 60),
         ):
             yield _Question(f"{name}, {which}", partial(ask, epoch), bound, partial(spark_asks, epoch), ratio)
-    between = (past, past + 10)
+    between = (past, min(past + 10, newest))
     yield _Question(
         "diff of two epochs, 10 apart, counted", partial(ours.diff, *between), 0.3, partial(sparks.diff, *between), 30
     )
@@ -137,7 +130,7 @@ def _measured(question: _Question, setting: str) -> Iterator[Measurement]:
             took = [timed(question.spark)]
             spark += took if turn else []
     seconds = statistics.median(ours)
-    yield Measurement(question.name, "store", seconds, "the bound", question.bound, len(ours), setting, wanted=1)
+    yield bounded(question.name, "store", seconds, question.bound, runs=len(ours), setting=setting)
     if question.spark is not None:
         spark_seconds = statistics.median(spark)
         yield Measurement(
@@ -161,10 +154,12 @@ spark.stop()
 
 
 def _cold(load: Workload, store: Path, setting: str) -> Iterator[Measurement]:
-    """A new process each time, from the start of Python to the rows."""
-    ours, spark = alternate(partial(_process, _COLD, store), partial(_process, _COLD_IN_SPARK, load.checkpoint), _TURNS)
+    """Measure a new process each time, from the start of Python to the rows."""
+    sides = (_COLD, store), (_COLD_IN_SPARK, load.checkpoint)
+    turns = [[timed(partial(_process, *side)) for side in sides] for _ in range(_TURNS + 1)]
+    ours, spark = (statistics.median(times) for times in zip(*turns[1:], strict=True))
     name = "cold: a new process shows the live top 100"
-    yield Measurement(name, "store", ours, "the bound", 2.0, _TURNS, setting, wanted=1)
+    yield bounded(name, "store", ours, 2.0, runs=_TURNS, setting=setting)
     yield Measurement(name, "store", ours, "Spark's reader", spark, _TURNS, setting, wanted=3)
 
 

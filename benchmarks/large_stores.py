@@ -1,4 +1,4 @@
-"""Large stores for looking at, written with Arrow by the store's own writer, without Spark."""
+"""Large stores, written without Spark by the store's own writer."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from streamstate.snapshots.store.layout import CAPTURED, Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.registry import register
 
+QUERY, TABLE = "load", "op0"
 _START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 _SEED = 2013
 
 
 @dataclass
 class LargeState:
-    """A query ``load`` with one state table: every key in the first epoch, then some that change in each.
+    """A query with one state table: the first epoch has every key, and each later one changes some.
 
     Args:
         path: the store.
@@ -40,7 +41,7 @@ class LargeState:
     columns: int = 4
 
     def __post_init__(self) -> None:
-        """The query is registered and has no epoch yet."""
+        """Register the query, without an epoch."""
         self._random = np.random.default_rng(_SEED)
         self._values = [f"value_{n:03}" for n in range(self.columns - 2)]
         self._layout = Layout.at(self.path)
@@ -52,12 +53,12 @@ class LargeState:
         names = [("_epoch", pa.int64()), ("_change", pa.string()), ("_partition", pa.int32())]
         rows = pa.schema([*names, ("key", pa.string()), ("count", pa.int64()), *doubles])
         self._schema = log_schema(rows, ["key"])
-        register(self._layout, "load", "id of load", "checkpoint of load")
-        open_or_create(self._layout.changelog("load", "op0"), self._schema, "change log")
-        self._manifest = Manifest(self._layout, "load")
+        register(self._layout, QUERY, "id of load", "checkpoint of load")
+        open_or_create(self._layout.changelog(QUERY, TABLE), self._schema, "change log")
+        self._manifest = Manifest(self._layout, QUERY)
 
     def add(self) -> None:
-        """Write one more epoch; a keyframe comes when the changes since the last are as many as the keys."""
+        """Write one more epoch, and a keyframe once the changes since the last outnumber the keys."""
         chosen = (
             np.sort(self._random.choice(self.keys, self.changes, replace=False))
             if self._epoch
@@ -72,28 +73,28 @@ class LargeState:
             self._keyframe, self._since = self._epoch, 0
             parts.append(self._rows(KEYFRAME, np.arange(self.keys)))
         rows = pa.concat_tables(parts)
-        append_once(self._layout.changelog("load", "op0"), "load/op0", self._epoch, partial(_all_of, rows))
-        self._manifest.append([self._entry(len(chosen))], "load/_epochs")
+        append_once(self._layout.changelog(QUERY, TABLE), f"{QUERY}/{TABLE}", self._epoch, partial(_all_of, rows))
+        self._manifest.append([self._entry(len(chosen))], f"{QUERY}/_epochs")
         self._epoch += 1
 
     @property
     def epochs(self) -> int:
-        """How many epochs there are."""
+        """Number of epochs written."""
         return self._epoch
 
     def go_on(self, epochs: int) -> None:
-        """Take over a store that another process wrote so many epochs of."""
+        """Take over a store that another process began."""
         self._epoch = epochs
         self._count += 1
         self._manifest.refresh()
 
     def tidy(self) -> None:
-        """Merge small files where that is due, as a capture that follows does."""
-        merge_small_files(self._layout.changelog("load", "op0"), EPOCH)
-        merge_small_files(self._layout.manifest("load"), "epoch")
+        """Merge small files where that is due, as a follower does."""
+        merge_small_files(self._layout.changelog(QUERY, TABLE), EPOCH)
+        merge_small_files(self._layout.manifest(QUERY), "epoch")
 
     def _entry(self, changes: int) -> Entry:
-        facts = {"op0": TableEntry(self.keys, changes, self._keyframe)}
+        facts = {TABLE: TableEntry(self.keys, changes, self._keyframe)}
         moment = _START + dt.timedelta(seconds=self._epoch)
         return Entry(self._epoch, CAPTURED, "run", moment, watermark=moment, input_rows=changes, tables=facts)
 
@@ -106,7 +107,7 @@ class LargeState:
 
 
 def made(path: Path, keys: int, changes: int, epochs: int, columns: int = 4) -> Path:
-    """A store of so many epochs; one that is there already is taken as it is."""
+    """Write a store of some epochs, unless it exists, and return its path."""
     if not path.exists():
         load = LargeState(path, keys, changes, columns)
         for _ in range(epochs):
@@ -114,5 +115,5 @@ def made(path: Path, keys: int, changes: int, epochs: int, columns: int = 4) -> 
     return path
 
 
-def _all_of(rows: pa.Table, _stands: int) -> pa.Table:
+def _all_of(rows: pa.Table, _version: int) -> pa.Table:
     return rows

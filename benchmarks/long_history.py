@@ -1,4 +1,4 @@
-"""What questions about the past cost in a store of 10,000 epochs, compared with one of 100; no Spark at all."""
+"""Cost of questions about the past in a store of 10,000 epochs, compared with one of 100; without Spark."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import streamstate as ss
-from benchmarks.harness import Measurement
-from benchmarks.long_store import QUERY, TABLE, bytes_written, key_name, write_long_store
+from benchmarks.harness import Measurement, Size, bounded, timed
+from benchmarks.large_stores import QUERY, TABLE
+from benchmarks.long_store import bytes_written, write_long_store
 from benchmarks.plot import publish
-from benchmarks.size import Size
 from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.reading import TableVersion
@@ -44,37 +44,32 @@ _QUESTIONS = {
     "difference of neighbouring epochs": "len(history.diff(epoch - 1, epoch).changed)",
     "a key's history": "len(history.key_history(key=key))",
 }
-_FIRST = "history.first(f'count > {epoch}')"
 
 
 def long_history(_spark: SparkSession | None, folder: Path, size: Size) -> Iterator[Measurement]:
-    """Questions about the past, each in a new process with its start and imports, and moves of a slider.
+    """Measure questions about the past, each in a new process, and moves of a slider.
 
     With 10,000 epochs and more the seconds and their plot go into the docs.
     """
-    # As a follower does: once the changes since the last one outnumber the keys.
-    keyframe_every = size.keys // size.changes + 1
     counts = {_FEW, *(count for count in (1_000,) if count < size.epochs), size.epochs}
     stores = {epochs: folder / str(epochs) for epochs in sorted(counts)}
     for epochs, store in stores.items():
-        write_long_store(store, epochs, size.keys, size.changes, keyframe_every)
-    setting = f"{size.keys:,} keys, {size.changes:,} changes an epoch, a keyframe every {keyframe_every}"
-    key = key_name(size.keys // 2)
+        write_long_store(store, epochs, size.keys, size.changes)
+    setting, key = str(size), f"key-{size.keys // 2}"
     drawn = {}
     for question, expression in _QUESTIONS.items():
-        asked = {epochs: partial(asked, store, expression, key, epochs // 2) for epochs, store in stores.items()}
-        took = _taken(asked)
+        took = _taken({epochs: partial(asked, store, expression, key, epochs // 2) for epochs, store in stores.items()})
         drawn[question] = {epochs: round(seconds, 3) for epochs, (seconds, _) in took.items()}
         yield from _compared(question, took, size.epochs, setting)
     if size.epochs >= _FULL:
         publish("long_history", drawn)
     yield _searched(stores[size.epochs], size, setting)
-    yield from _moved(stores, size.epochs, setting)
+    yield from _moved(stores[size.epochs], size.epochs, setting)
     yield from _bytes(stores[size.epochs], setting)
 
 
 def asked(store: Path, expression: str, key: str, epoch: int) -> tuple[float, int]:
-    """The seconds that a new process takes to answer, and the most memory that it took."""
+    """Return the seconds and the peak memory of a new process that answers."""
     start = time.perf_counter()
     script = _ASK.replace("{question}", expression)
     command = [sys.executable, "-c", script, str(store), key, str(epoch)]
@@ -87,7 +82,7 @@ def asked(store: Path, expression: str, key: str, epoch: int) -> tuple[float, in
 
 
 def _taken(asked: Mapping[int, Callable[[], tuple[float, int]]]) -> dict[int, tuple[float, float]]:
-    """The median seconds and the median peak memory of each history, asked in turn."""
+    """Return the median seconds and peak memory of each history; they take turns."""
     runs: dict[int, list[tuple[float, int]]] = {epochs: [] for epochs in asked}
     for turn in range(_RUNS + 1):
         for epochs, ask in asked.items():
@@ -101,7 +96,7 @@ def _taken(asked: Mapping[int, Callable[[], tuple[float, int]]]) -> dict[int, tu
 
 
 def _compared(question: str, took: Mapping[int, tuple[float, float]], many: int, setting: str) -> Iterator[Measurement]:
-    """The longest history compared with the shortest."""
+    """Compare the longest history with the shortest."""
     (seconds, peak), (few_seconds, few_peak) = took[many], took[_FEW]
     names = f"{many:,} epochs", f"{_FEW} epochs"
     yield Measurement(question, names[0], seconds, names[1], few_seconds, _RUNS, setting, wanted=1 / 1.2)
@@ -110,7 +105,7 @@ def _compared(question: str, took: Mapping[int, tuple[float, float]], many: int,
 
 
 def _searched(store: Path, size: Size, setting: str) -> Measurement:
-    """The first epoch of a condition that is met late: how long all changes take."""
+    """Measure a search through all changes, for a condition that is met late."""
     late = size.epochs * size.changes // size.keys
     seconds = statistics.median(asked(store, f"history.first('count > {late}') or 0", "", 0)[0] for _ in range(3))
     read = size.epochs * size.changes
@@ -126,27 +121,31 @@ def _searched(store: Path, size: Size, setting: str) -> Measurement:
     )
 
 
-def _moved(stores: dict[int, Path], many: int, setting: str) -> Iterator[Measurement]:
-    """A page of rows at epochs chosen at random, and then at each one's neighbour."""
-    random = Random(0)
-    took: dict[int, tuple[list[float], list[float]]] = {}
-    for epochs, store in stores.items():
-        history = ss.open_store(store)[QUERY]
-        took[epochs] = [], []
-        for _ in range(_MOVES):
-            epoch = random.randrange(1, epochs - 1)
-            for side, at in enumerate((epoch, epoch)):
-                start = time.perf_counter()
-                history.at(at).table().page(limit=20)
-                took[epochs][side].append(time.perf_counter() - start)
-    for side, (question, bound) in enumerate((("epoch not seen before", 0.3), ("epoch that is loaded", 0.03))):
-        seconds = statistics.median(took[many][side])
-        name = f"a slider's move to an {question}"
-        yield Measurement(name, "20 rows", seconds, "the bound", bound, _MOVES, setting, wanted=1)
+def _moved(store: Path, epochs: int, setting: str) -> Iterator[Measurement]:
+    """Measure a page of rows at random epochs, first new to the reader and then loaded."""
+    random, history = Random(0), ss.open_store(store)[QUERY]
+    took: dict[str, list[float]] = {"epoch not seen before": [], "epoch that is loaded": []}
+    for _ in range(_MOVES):
+        epoch = random.randrange(1, epochs - 1)
+        for times in took.values():
+            times.append(timed(partial(_page, history, epoch)))
+    for (question, times), bound in zip(took.items(), (0.3, 0.03), strict=True):
+        yield bounded(
+            f"a slider's move to an {question}",
+            "20 rows",
+            statistics.median(times),
+            bound,
+            runs=_MOVES,
+            setting=setting,
+        )
+
+
+def _page(history: ss.History, epoch: int) -> object:
+    return history.at(epoch).table().page(limit=20)
 
 
 def _bytes(store: Path, setting: str) -> Iterator[Measurement]:
-    """The files that readers of the newest version read, and all that were written, compared with what was captured."""
+    """Compare the bytes of live files and of all files with the bytes as captured."""
     log = Layout.at(store).changelog(QUERY, TABLE)
     live = sum(file.size for file in TableVersion(log, required(log)).files(EPOCH))
     written = bytes_written(store)

@@ -1,30 +1,27 @@
-"""What a person waits for: the state browser in a real JupyterLab and a real Chromium, over large stores.
-
-``python -m benchmarks.looking [--keys N] [--changes N] [--epochs N] [--moves N] [--minutes M] [--out FILE]``
-"""
+"""The state browser in a real JupyterLab and a real Chromium, over large stores."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import Measurement, Size, bounded
 from benchmarks.large_stores import LargeState, made
 
 # The tests' own JupyterLab and browser.
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
 _EVERY = 0.2
+_MOVES = 40
+_WATCHED_SECONDS = 300
 _WIDE = {"keys": 50_000, "changes": 2_500, "epochs": 20, "columns": 200}
 _FOLLOWED = {"keys": 1_000, "changes": 50}
 _SHOW = '"kind": "show"'
@@ -106,107 +103,50 @@ _CONSTANT = """async ([cell, constant]) => {
 }"""
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One figure beside its target; less is better."""
-
-    what: str
-    value: float
-    wanted: float | None
-    unit: str
-    setting: str
-
-    def row(self) -> str:
-        """A line of a Markdown table."""
-        target = "" if self.wanted is None else f"< {_readable(self.wanted, self.unit)}"
-        kept = "" if self.wanted is None else ("yes" if self.value <= self.wanted else "NO")
-        return f"| {self.what} | {_readable(self.value, self.unit)} | {target} | {kept} | {self.setting} |"
+def looking(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:
+    """Measure first paint, slider, a saved file and a growing query, in JupyterLab and Chromium."""
+    large = {"keys": size.keys, "changes": size.changes, "epochs": size.epochs, "columns": 4}
+    for name, shape, rows_bound in (("large", large, 0.15), ("wide", _WIDE, 0.4)):
+        made(folder / name, **shape)
+        with _notebook(folder / f"{name}-home", [_OPEN.format(store=str(folder / name)), _COLD, _SHOWN]) as lab:
+            yield from _looked_at(lab, rows_bound, ", ".join(f"{number:,} {part}" for part, number in shape.items()))
+    yield from _exported(folder / "large", folder)
+    yield from _followed(folder, _WATCHED_SECONDS)
 
 
-def _readable(value: float, unit: str) -> str:
-    return f"{value * 1000:,.0f} ms" if unit == "s" else f"{value:.1f} {unit}".strip()
-
-
-def main() -> None:
-    """Measure and print, or, as the process that writes epochs, write them."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.looking", description=__doc__)
-    parser.add_argument("--keys", type=int, default=1_000_000, help="keys of the large state")
-    parser.add_argument("--changes", type=int, default=50_000, help="keys that an epoch changes")
-    parser.add_argument("--epochs", type=int, default=100, help="epochs of the large state")
-    parser.add_argument("--moves", type=int, default=40, help="moves of the slider")
-    parser.add_argument("--minutes", type=float, default=5, help="how long a growing query is watched; 0: not at all")
-    parser.add_argument("--stores", type=Path, help="a folder for the large stores, to be used again")
-    parser.add_argument("--out", type=Path, help="a file for the figures, as JSON lines")
-    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.write:
-        _write(chosen.write, chosen.minutes * 60)
-        return
-    figures = []
-    with tempfile.TemporaryDirectory(prefix="streamstate-looking-") as folder:
-        for figure in _measured(chosen, Path(folder)):
-            figures.append(figure)
-            print(figure.row(), flush=True)
-    print("\n| what | measured | wanted | kept | setting |\n|---|---|---|---|---|")
-    print("\n".join(figure.row() for figure in figures))
-    if chosen.out:
-        chosen.out.write_text("".join(f"{json.dumps(vars(figure))}\n" for figure in figures), "utf-8")
-
-
-def _measured(chosen: argparse.Namespace, folder: Path) -> Iterator[Figure]:
-    stores = chosen.stores or folder / "stores"
-    large = {"keys": chosen.keys, "changes": chosen.changes, "epochs": chosen.epochs, "columns": 4}
-    for name, size, rows_bound in (("large", large, 0.15), ("wide", _WIDE, 0.4)):
-        place = stores / "-".join([name, *map(str, size.values())])
-        made(place, **size)
-        with _notebook(folder / name, [_OPEN.format(store=str(place)), _COLD, _SHOWN]) as lab:
-            setting = ", ".join(f"{number:,} {what}" for what, number in size.items())
-            yield from _looked_at(lab, rows_bound, chosen.moves, setting)
-    yield from _exported(stores / "-".join(["large", *map(str, large.values())]), folder)
-    if chosen.minutes:
-        yield from _followed(folder, chosen.minutes * 60)
-
-
-def _looked_at(lab: Any, rows_bound: float, moves: int, setting: str) -> Iterator[Figure]:
-    """First paint and slider of one store."""
+def _looked_at(lab: Any, rows_bound: float, setting: str) -> Iterator[Measurement]:
+    """Measure first paint and slider of one store."""
     lab.run_cell(0)
     lab.run_cell(1, timeout=300)
     times = json.loads(_printed(lab, 1))
-    for what, name, bound in (
-        ("import streamstate and its views", "import", None),
-        ("open the store, read the manifest", "store", None),
-        ("first view and its output, index cold (newest epoch read)", "cold", None),
-        ("index of all epochs", "index", None),
-        ("first paint in the kernel: view and output, index there", "warm", 0.3),
-    ):
-        yield Figure(what, times[name], bound, "s", setting)
+    print(f"manifest, first view, index of all epochs: {times}", file=sys.stderr)
+    yield bounded(
+        "first paint in the kernel", "view and output, index loaded", times["warm"], 0.3, runs=7, setting=setting
+    )
     paints = [lab.page.evaluate(_PAINT, 2)]
     for _ in range(4):
         _settle(lab)
-        lab.run_cell(1 + 1)
+        lab.run_cell(2)
         lab.page.evaluate("() => window.jupyterapp.commands.execute('notebook:clear-cell-output')")
         lab.page.wait_for_timeout(500)
         paints.append(lab.page.evaluate(_PAINT, 2))
-    yield Figure("first paint in the browser, from running the cell", statistics.median(paints), 1.0, "s", setting)
+    yield bounded(
+        "first paint in the browser", "from running the cell", statistics.median(paints), 1.0, runs=5, setting=setting
+    )
     _settle(lab)
     chooser = random.Random(2013)
     last = times["epochs"]
     taken: list[float] = []
-    for _ in range(moves + 3):
+    for _ in range(_MOVES + 3):
         taken.append(lab.page.evaluate(_MOVE, chooser.randrange(last)))
         lab.page.wait_for_timeout(chooser.uniform(200, 700))
-    yield Figure(
-        "slider to any epoch: new rows, median",
-        statistics.median(taken[3:]),
-        rows_bound,
-        "s",
-        f"{moves} moves; {setting}",
-    )
-    yield Figure("slider to any epoch: new rows, 95th percentile", _percentile(taken[3:], 95), None, "s", setting)
+    question = "slider to any epoch: new rows"
+    yield bounded(question, "median", statistics.median(taken[3:]), rows_bound, runs=_MOVES, setting=setting)
+    yield bounded(question, "95th percentile", _percentile(taken[3:], 95), 2 * rows_bound, runs=_MOVES, setting=setting)
 
 
-def _followed(folder: Path, seconds: float) -> Iterator[Figure]:
-    """A query with an epoch every 200 ms, watched while another cell is used."""
+def _followed(folder: Path, seconds: float) -> Iterator[Measurement]:
+    """Measure a view of a query with an epoch every 200 ms, while another cell runs."""
     store = folder / "followed"
     LargeState(store, **_FOLLOWED).add()
     with _notebook(folder / "follow", [_OPEN.format(store=str(store)), "print(os.getpid())", _SHOWN, "0"]) as lab:
@@ -218,7 +158,7 @@ def _followed(folder: Path, seconds: float) -> Iterator[Figure]:
         _settle(lab)
         frames.clear()
         writer = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.looking", "--write", str(store), "--minutes", str(seconds / 60)],
+            [sys.executable, "-m", "benchmarks.looking", str(store), str(seconds)],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -238,40 +178,30 @@ def _followed(folder: Path, seconds: float) -> Iterator[Figure]:
     setting = f"{seconds / 60:g} minutes, {epochs:,} epochs written, {shown} shown, {len(frames):,} messages"
     if not frames:
         raise AssertionError("no drawing arrived: nothing was measured")
-    yield Figure("messages in any second", float(_most_a_second(frames)), 5, "", setting)
+    yield bounded(
+        "a growing query", "messages in any second", _most_a_second(frames), 5, runs=1, setting=setting, unit=""
+    )
     settled = memory[len(memory) // 5 :]
     part = max(1, len(settled) // 4)
     first, last = (statistics.median(size for _, size in some) for some in (settled[:part], settled[-part:]))
-    yield Figure(
-        "growth of the kernel's memory",
-        (last / first - 1) * 100,
-        5,
-        "%",
-        f"from {first / 2**20:.0f} to {last / 2**20:.0f} MiB; {setting}",
+    yield bounded(
+        "the kernel's memory, at the end", "last quarter", last, 1.05 * first, runs=part, setting=setting, unit="B"
     )
-    yield Figure(
-        "a cell that returns a constant, 95th percentile",
-        _percentile(answers, 95),
-        0.1,
-        "s",
-        f"{len(answers)} times; {setting}",
-    )
+    slow = _percentile(answers, 95)
+    yield bounded("a cell that returns a constant", "95th percentile", slow, 0.1, runs=len(answers), setting=setting)
 
 
-def _exported(store: Path, folder: Path) -> Iterator[Figure]:
-    """A saved file of the large store: its bytes, and the time until its rows are seen."""
+def _exported(store: Path, folder: Path) -> Iterator[Measurement]:
+    """Measure a saved file: its bytes, and the time until its rows are visible."""
     from browser.lab import FLAGS, chromium
     from playwright.sync_api import sync_playwright
 
     import streamstate as ss
     from streamstate.widgets import StateBrowser
 
-    began = time.perf_counter()
     report = StateBrowser(ss.open_store(store)["load"]).save(folder / "saved.html")
-    took = time.perf_counter() - began
     setting = f"{len(report.epochs)} epochs, {report.drawings} drawings"
-    yield Figure("save a view as a file, index cold", took, None, "s", setting)
-    yield Figure("the saved file", report.size / 1e6, report.budget / 1e6, "MB", setting)
+    yield bounded("the saved file", "bytes", report.size, report.budget, runs=1, setting=setting, unit="B")
     opened = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
@@ -283,12 +213,12 @@ def _exported(store: Path, folder: Path) -> Iterator[Figure]:
             opened.append(time.perf_counter() - began)
             page.close()
         browser.close()
-    yield Figure("open the saved file, until rows are seen", statistics.median(opened), 2.0, "s", setting)
+    yield bounded("open the saved file", "until rows are seen", statistics.median(opened), 2.0, runs=5, setting=setting)
 
 
 @contextmanager
 def _notebook(home: Path, cells: Sequence[str]) -> Iterator[Any]:
-    """A page of JupyterLab with a notebook of these cells, whose kernel imports this package."""
+    """Open a notebook of these cells in JupyterLab."""
     from browser.lab import FLAGS, Lab, Watched, chromium, serving
     from playwright.sync_api import sync_playwright
 
@@ -307,19 +237,19 @@ def _notebook(home: Path, cells: Sequence[str]) -> Iterator[Any]:
 
 
 def _printed(lab: Any, cell: int) -> str:
-    """What a cell printed last."""
+    """Return a cell's last output."""
     text: str = lab.page.locator(".jp-CodeCell").nth(cell).locator(".jp-OutputArea-output").last.inner_text()
     return text.strip()
 
 
 def _settle(lab: Any) -> None:
-    """Wait until the view has come to rest: the page has spoken to the kernel for the last time, the counts are in."""
+    """Wait until the page is idle and the counts have arrived."""
     lab.wait_idle()
     lab.page.wait_for_timeout(1_500)
 
 
 def _count_frames(lab: Any, frames: list[float]) -> None:
-    """From the next page load on keep when each drawing arrived on the line to the kernel."""
+    """Reload the page and record the time of each drawing on its websocket."""
 
     def heard(payload: str | bytes) -> None:
         text = payload if isinstance(payload, str) else payload.decode("utf-8", "replace")
@@ -334,12 +264,12 @@ def _count_frames(lab: Any, frames: list[float]) -> None:
 
 
 def _most_a_second(moments: Sequence[float]) -> int:
-    """The most that arrived within any second."""
+    """Return the largest number of messages within any second."""
     return max(sum(start <= moment < start + 1 for moment in moments[at : at + 50]) for at, start in enumerate(moments))
 
 
 def _resident(pid: int) -> int:
-    """Bytes of memory that a process holds."""
+    """Return the resident memory of a process, in bytes."""
     status = Path(f"/proc/{pid}/status").read_text("utf-8")
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
 
@@ -363,4 +293,4 @@ def _write(store: Path, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _write(Path(sys.argv[1]), float(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""Plots for the docs, from measured figures: ``python -m benchmarks.plot``."""
+"""Plots in the docs, drawn from measured figures by ``python -m benchmarks.plot``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.soak_processes import LOOK_UPS
-
 _DOCS = Path(__file__).parent.parent / "docs" / "explanation"
 _COLOURS = ("#1f6fb2", "#b2571f", "#2f8f4e", "#8a3fa0")
 
@@ -18,7 +16,7 @@ def grown(figures: Path, picture: Path) -> None:
     """Draw an epoch's cost against the state's size."""
     rows = json.loads(figures.read_text(encoding="utf-8"))
     keys, milliseconds = [row["keys"] for row in rows], [row["seconds"] * 1000 for row in rows]
-    with _drawn(picture, 1) as (axes,):
+    with _drawn(picture) as axes:
         axes.plot(keys, milliseconds, marker="o", color=_COLOURS[0], label="capturing one epoch")
         axes.axhline(milliseconds[0] * 1.5, color="#777777", linestyle="--", label="1.5 times the smallest state's")
         axes.set(xscale="log", xlabel="keys in the state", ylabel="milliseconds", ylim=(0, max(*milliseconds) * 1.7))
@@ -27,9 +25,9 @@ def grown(figures: Path, picture: Path) -> None:
 
 
 def asked_about(figures: Path, picture: Path) -> None:
-    """Draw what questions about the past cost against the number of epochs that were captured."""
+    """Draw the cost of questions about the past against the number of captured epochs."""
     questions = json.loads(figures.read_text(encoding="utf-8"))
-    with _drawn(picture, 1) as (axes,):
+    with _drawn(picture) as axes:
         for colour, (question, seconds) in zip(_COLOURS, questions.items(), strict=True):
             axes.plot(
                 [int(epochs) for epochs in seconds], list(seconds.values()), marker="o", color=colour, label=question
@@ -40,43 +38,23 @@ def asked_about(figures: Path, picture: Path) -> None:
         axes.legend(loc="upper left")
 
 
-def soaked(figures: Path, picture: Path) -> None:
-    """Draw look-ups, memory and files while a query is followed and asked."""
-    rows = json.loads(figures.read_text(encoding="utf-8"))
-    epochs = [row["epoch"] for row in rows]
-    lines = (
-        ("milliseconds", 1e-3, LOOK_UPS),
-        ("MiB", 2**20, ("memory of the follower", "memory of the reader")),
-        ("files", 1, ("files in the store",)),
-    )
-    with _drawn(picture, len(lines)) as panels:
-        for axes, (unit, scale, names) in zip(panels, lines, strict=True):
-            for colour, name in zip(_COLOURS, names, strict=False):
-                axes.plot(epochs, [row[name] / scale for row in rows], color=colour, label=name)
-            axes.set(ylabel=unit)
-            axes.set_ylim(0, axes.get_ylim()[1] * 1.5)
-            axes.legend(loc="upper left")
-        panels[-1].set(xlabel="epochs captured")
-
-
 @contextmanager
-def _drawn(picture: Path, panels: int) -> Iterator[Any]:
-    """Axes, one above the other; the picture is the same in light and dark, and whenever the figures are the same."""
+def _drawn(picture: Path) -> Iterator[Any]:
+    """Yield axes, and save a picture that depends on nothing but the figures."""
     import matplotlib as mpl
 
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "streamstate"
     from matplotlib import pyplot as plt
 
-    plot, axes = plt.subplots(panels, figsize=(6, 1.2 + 2.2 * panels), layout="constrained", sharex=True, squeeze=False)
-    for panel in axes.flat:
-        panel.grid(alpha=0.3)
-    yield axes.flat
+    plot, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
+    axes.grid(alpha=0.3)
+    yield axes
     plot.savefig(picture, format="svg", metadata={"Date": None}, facecolor="white")
     plt.close(plot)
 
 
-_PLOTS = {"growth": grown, "long_history": asked_about, "soak": soaked}
+_PLOTS = {"growth": grown, "long_history": asked_about}
 
 
 def publish(name: str, figures: object) -> None:

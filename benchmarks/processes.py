@@ -1,4 +1,4 @@
-"""Captures in processes of their own, without Spark: one that stays, new ones, and ``streamstate follow``."""
+"""Captures in their own processes, without Spark: a warm one, new ones, and ``streamstate follow``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from unittest.mock import patch
 
 import psutil
 
 import streamstate as ss
-from benchmarks.harness import timed
 from benchmarks.replayed import Stepped
 
 _CALL = "import sys, streamstate as ss; ss.capture(*sys.argv[1:])"
@@ -29,7 +26,7 @@ _TIMEOUT = 600.0
 
 @dataclass(frozen=True)
 class Took:
-    """What capturing took."""
+    """Cost of a capture."""
 
     seconds: float
     cpu: float
@@ -37,60 +34,53 @@ class Took:
 
 
 class WarmProcess:
-    """A process that replays a recording and captures it; what it once imported and read stays."""
+    """A process that replays a recording and captures it epoch by epoch."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def step(self, epochs: int = 1, *, sync: bool = True) -> Took:
-        """Reveal epochs and capture them in one pass, as a capture that follows does; syncing files can be left out."""
-        return self._ask({"epochs": epochs, "sync": sync, "call": False})
-
-    def call(self) -> Took:
-        """Reveal an epoch and call ``ss.capture``."""
-        return self._ask({"epochs": 1, "sync": True, "call": True})
-
-    def _ask(self, what: dict[str, object]) -> Took:
+    def step(self, epochs: int = 1) -> Took:
+        """Reveal epochs and capture them in one pass, as a follower does."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.write(f"{epochs}\n")
         self._process.stdin.flush()
         return Took(*json.loads(self._process.stdout.readline()))
 
 
 @contextmanager
 def warm_process(recording: Path, store: Path) -> Iterator[WarmProcess]:
-    """A warm process; it ends with the block."""
+    """Yield a warm process, which ends with the block."""
     command = [sys.executable, "-m", "benchmarks.processes", str(recording), str(store)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield WarmProcess(process)  # leaving closes the pipe, which ends the process
 
 
 def call_in_new_process(checkpoint: Path, store: Path) -> None:
-    """``ss.capture`` in a new Python."""
+    """Run ``ss.capture`` in a new Python."""
     subprocess.run([sys.executable, "-c", _CALL, str(checkpoint), str(store), "load"], check=True)
 
 
 def call_and_peak(checkpoint: Path, store: Path) -> int:
-    """``ss.capture`` in a new Python; returns the bytes that the process held at most."""
+    """Run ``ss.capture`` in a new Python and return its peak memory in bytes."""
     command = [sys.executable, "-c", _CALL + _PEAK, str(checkpoint), str(store), "load"]
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def command_in_new_process(checkpoint: Path, store: Path) -> None:
-    """``streamstate capture``."""
+    """Run ``streamstate capture``."""
     subprocess.run([*_command("capture", checkpoint, store)], check=True, stdout=subprocess.DEVNULL)
 
 
 class Follower:
-    """``streamstate follow`` in a process of its own."""
+    """``streamstate follow`` in its own process."""
 
     def __init__(self, process: subprocess.Popen[bytes], store: Path) -> None:
         self._process, self._history = process, ss.open_store(store)["load"]
         self._measured = psutil.Process(process.pid)
 
     def wait(self, epoch: int) -> float:
-        """Look at the store until an epoch can be queried; returns when, as ``time.time()``."""
+        """Wait until an epoch can be queried, and return the time, as ``time.time()``."""
         late = time.monotonic() + _TIMEOUT
         while not self.reached(epoch):
             if time.monotonic() > late or self._process.poll() is not None:
@@ -99,26 +89,26 @@ class Follower:
         return time.time()
 
     def reached(self, epoch: int) -> bool:
-        """Whether an epoch can be queried."""
+        """Return True if an epoch can be queried."""
         return self._history.live().epoch >= epoch
 
     def cpu(self) -> float:
-        """CPU seconds of the process so far."""
+        """Return the CPU seconds of the process so far."""
         times = self._measured.cpu_times()
         return float(times.user + times.system)
 
     def resident(self) -> int:
-        """Bytes that the process holds."""
+        """Return the resident memory in bytes."""
         return int(self._measured.memory_info().rss)
 
     def peak(self) -> int:
-        """Bytes that the process held at most."""
+        """Return the peak memory in bytes."""
         return peak(self._process.pid)
 
 
 @contextmanager
 def follower(checkpoint: Path, store: Path) -> Iterator[Follower]:
-    """A follower of a checkpoint, some of which is captured; it ends with the block."""
+    """Yield a follower of a checkpoint, which ends with the block."""
     with subprocess.Popen([*_command("follow", checkpoint, store), "--quiet"]) as process:
         try:
             yield Follower(process, store)
@@ -130,7 +120,7 @@ def follower(checkpoint: Path, store: Path) -> Iterator[Follower]:
 
 
 def peak(pid: int | str = "self") -> int:
-    """Peak resident memory of a process so far, in bytes; Linux only."""
+    """Return the peak resident memory of a process so far, in bytes; Linux only."""
     # What getrusage says begins with the parent's peak, which a new program inherits.
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
@@ -138,8 +128,8 @@ def peak(pid: int | str = "self") -> int:
 
 
 def median_seconds(took: Sequence[Took]) -> float:
-    """The median of their seconds."""
-    return statistics.median(one.seconds for one in took)
+    """Return the median of their seconds."""
+    return statistics.median(capture.seconds for capture in took)
 
 
 def _command(command: str, checkpoint: Path, store: Path) -> list[str]:
@@ -147,23 +137,13 @@ def _command(command: str, checkpoint: Path, store: Path) -> list[str]:
 
 
 def _main(recording: str, store: str) -> None:
-    """Capture as the lines of standard input say; answer each with the seconds and the CPU seconds it took."""
+    """Capture as many epochs as each line of standard input says; answer with the seconds and the CPU seconds."""
     sys.modules["pyspark"] = None  # type: ignore[assignment]  # so that it cannot be imported
     stepped = Stepped(None, Path(recording), Path(store))
     for line in sys.stdin:
-        asked = json.loads(line)
         before = time.process_time()
-        with nullcontext() if asked["sync"] else patch("os.fsync", _not_synced):
-            if asked["call"]:
-                stepped.replayed.reveal()
-                seconds = timed(partial(ss.capture, stepped.replayed.path, store, "load"))
-            else:
-                seconds = stepped.step(asked["epochs"])
+        seconds = stepped.step(int(line))
         print(json.dumps([seconds, time.process_time() - before]), flush=True)
-
-
-def _not_synced(_descriptor: int) -> None:
-    """Instead of ``os.fsync``."""
 
 
 if __name__ == "__main__":

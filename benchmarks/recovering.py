@@ -1,4 +1,4 @@
-"""How long a query that is killed takes to commit its next epoch, by the size of its state."""
+"""Time to recover from a kill, by the size of the state."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamstate as ss
-from benchmarks.harness import Measurement
-from benchmarks.size import Size
+from benchmarks.harness import Measurement, Size
 from benchmarks.workload import Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _KILLS = 3
-_EPOCHS = 4
 _AFTER = 1
 
 
 def recovering(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:
-    """Seconds from the kill of the whole query to the first epoch committed after it, against the start of Spark alone.
+    """Measure the seconds from a kill to the next committed epoch, for a small state and for the given one.
 
-    Medians over a few kills. What Spark's start takes out of that is no matter of state; the rest is planning, loading
-    state and the epoch. Every drill verifies that the state is that of a run that never failed.
-
-    Args:
-        _spark: not used: a drill's Spark runs in processes of its own.
-        folder: where to work.
-        size: how many keys the state has, and how many of them an epoch changes.
+    Starting Python and Spark does not depend on the state; the rest is planning, loading state and the epoch.
     """
+    for keys, changes in ((10_000, 1_000), (size.keys, size.changes)):
+        yield from _recovered(folder / str(keys), Size(keys, changes, size.epochs))
+
+
+def _recovered(folder: Path, size: Size) -> Iterator[Measurement]:
+    """Measure a few kills; each drill checks that the state is that of a run that never failed."""
     build_query = _workload(folder, size)
     reports = [_killed(build_query, folder / f"kill-{number}") for number in range(_KILLS)]
     total = statistics.median(report.seconds_to_recover for report in reports)
@@ -58,16 +56,16 @@ def _killed(build_query: Callable[[], DataFrame], folder: Path) -> ss.DrillRepor
 
 
 def _workload(folder: Path, size: Size) -> Callable[[], DataFrame]:
-    """The function that builds the query over files that are there: the first brings every key."""
+    """Write the input files and return the function that builds the query over them."""
     no_session: Any = None  # the files are written without Spark
     load = Workload(no_session, folder, size.keys, size.changes)
-    for _ in range(_EPOCHS - 1):
+    for _ in range(size.epochs - 1):
         load.change()
     return partial(_query, folder)
 
 
 def _query(folder: Path) -> DataFrame:
-    """The query of :class:`Workload`, in another process."""
+    """Build the query of :class:`Workload` in another process."""
     from pyspark.sql import functions as F
 
     reader = ss.session().readStream.schema("key string, value double").option("maxFilesPerTrigger", 1)

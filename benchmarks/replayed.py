@@ -1,4 +1,4 @@
-"""A recorded query whose epochs are committed once more, one by one, so that no Spark runs beside a measurement."""
+"""A finished query whose epochs are committed again, one by one, so that no Spark runs beside a measurement."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Replayed:
         )
 
     def reveal(self, epochs: int = 1) -> float:
-        """Commit the next epoch, or several; returns when, as ``time.time()``."""
+        """Commit the next epoch, or several, and return the time, as ``time.time()``."""
         for epoch in range(self.newest + 1, self.newest + epochs + 1):
             hidden = self.path / "commits" / f".{epoch}.tmp"
             shutil.copyfile(self._commits / str(epoch), hidden)
@@ -44,7 +44,7 @@ class Replayed:
 
 
 class Stepped:
-    """A capture in this process that is shown one more epoch at a time.
+    """A capture in this process that sees one more epoch at a time.
 
     Args:
         spark: a running session; None to do without.
@@ -57,7 +57,7 @@ class Stepped:
         self.capturer = Capturer(spark, CheckpointFiles(self.replayed.path, spark), Layout.at(store), "load")
 
     def step(self, epochs: int = 1) -> float:
-        """Capture the next epoch, or several in one pass; returns seconds."""
+        """Capture the next epoch, or several in one pass, and return the seconds."""
         self.replayed.reveal(epochs)
         seconds = timed(self.capturer.run)
         newest = self.capturer.manifest.newest

@@ -1,8 +1,7 @@
-"""Rescaling: seconds per million keys, verified, and how long the query stands still."""
+"""Cost of rescaling: seconds per million keys, verified, and how long the query is down."""
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamstate as ss
-from benchmarks.harness import Measurement, timed
+from benchmarks.harness import Measurement, Size, timed
 from benchmarks.workload import Workload
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
@@ -19,51 +18,41 @@ if TYPE_CHECKING:
 
 _SPREAD = "spark.sql.shuffle.partitions"
 _POLL_SECONDS = 0.05
+_BEFORE, _AFTER = 2, 8
 
 
-def rescaling(
-    spark: SparkSession, keys: int, changes: int = 10_000, before: int = 2, after: int = 8
-) -> Iterator[Measurement]:
-    """A query of so many keys goes from some partitions to others.
-
-    Args:
-        spark: the session; its setting of shuffle partitions is as before afterwards.
-        keys: how many keys the state has.
-        changes: how many of them an epoch changes.
-        before: how many partitions there are at first.
-        after: how many there are to be.
-    """
-    setting = f"{keys:,} keys, {before} to {after} partitions"
-    with tempfile.TemporaryDirectory() as folder:
-        load = Workload(spark, Path(folder) / "load", keys, min(changes, keys))
-        with _partitions(spark, before):
-            load.change()
-            load.run()
-            query = load.start()
+def rescaling(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
+    """Measure the rescale of a query from two partitions to eight, and how long the query is down."""
+    setting = f"{size.keys:,} keys, {_BEFORE} to {_AFTER} partitions"
+    load = Workload(spark, folder / "load", size.keys, size.changes)
+    with _partitions(spark, _BEFORE):
         load.change()
-        query.processAllAvailable()
-        began = time.perf_counter()
-        query.stop()
-        report = ss.rescale(load.checkpoint, after, spark=spark)
-        load.change()
+        load.run()
         query = load.start()
-        still = _first_epoch_after(load.checkpoint, report.epoch, began)
-        query.stop()
-        started_over = _start_over(spark, load, after)
-    per_million = 1_000_000 / keys
+    load.change()
+    query.processAllAvailable()
+    began = time.perf_counter()
+    query.stop()
+    report = ss.rescale(load.checkpoint, _AFTER, spark=spark)
+    load.change()
+    query = load.start()
+    down = _first_epoch_after(load.checkpoint, report.epoch, began)
+    query.stop()
+    started_over = _start_over(spark, load, _AFTER)
+    per_million = 1_000_000 / size.keys
     yield Measurement(
         question="rescale, seconds per million keys",
-        ours="spread by Spark, then verified key by key",
+        ours="repartitioned by Spark, then verified key by key",
         ours_value=report.seconds * per_million,
-        other="spread by Spark, not verified",
+        other="repartitioned by Spark, not verified",
         other_value=report.seconds_spreading * per_million,
         runs=1,
         setting=setting,
     )
     yield Measurement(
-        question="how long the query stands still",
+        question="how long the query is down",
         ours="from its stop to its first epoch after the rescale",
-        ours_value=still,
+        ours_value=down,
         other="starting over with the new number, from the first input",
         other_value=started_over,
         runs=1,
@@ -72,7 +61,7 @@ def rescaling(
 
 
 def _first_epoch_after(checkpoint: Path, epoch: int, began: float) -> float:
-    """Seconds until an epoch after this one is committed."""
+    """Return the seconds until an epoch after this one is committed."""
     files = CheckpointFiles(checkpoint)
     while max(files.committed(), default=-1) <= epoch:
         time.sleep(_POLL_SECONDS)
@@ -87,7 +76,7 @@ def _start_over(spark: SparkSession, load: Workload, partitions: int) -> float:
 
 @contextmanager
 def _partitions(spark: SparkSession, count: int) -> Iterator[None]:
-    """The setting that a query takes over when it starts, as it was again afterwards."""
+    """Set the number of partitions that a new query takes over."""
     before = spark.conf.get(_SPREAD)
     spark.conf.set(_SPREAD, str(count))
     try:

@@ -1,4 +1,4 @@
-"""Bytes on disk, against the changes written once and against a full copy of every epoch."""
+"""Bytes of a store, against its change rows in one file and against a full copy of every epoch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from benchmarks.harness import Measurement
+from benchmarks.harness import Measurement, Size
 from benchmarks.replayed import Stepped
-from benchmarks.size import Size
 from benchmarks.workload import Workload, finished, whole_state
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _TIDIED = 10
 
 
 def storage(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """Stores to which every epoch was added by itself; everything in their folders counts, logs and keyframes too.
+    """Measure stores that grew epoch by epoch; logs and keyframes count.
 
     The second is tidied as a capture does that follows a query: keyframes where they are due, small files merged.
     """
@@ -46,7 +45,7 @@ def storage(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
 
 
 def _captured(spark: SparkSession, load: Workload, store: Path, epochs: int, tidied: int) -> tuple[float, float]:
-    """Bytes of a store to which epochs were added one by one, and of its changes written once."""
+    """Return the bytes of a store that grew epoch by epoch, and of its changes written once."""
     stepped = Stepped(spark, load.checkpoint, store)
     for epoch in range(epochs):
         stepped.step()
@@ -56,7 +55,7 @@ def _captured(spark: SparkSession, load: Workload, store: Path, epochs: int, tid
 
 
 def _written_once(log: Path, file: Path) -> float:
-    """Bytes of the log's rows, keyframes left out, as one Parquet file of PyArrow's defaults."""
+    """Return the bytes of the change rows as one Parquet file with PyArrow's defaults."""
     table = DeltaTable(str(log))
     rows = pa.table(table.scan()).cast(pa.schema(table.schema().to_arrow()))
     pq.write_table(rows.filter(pc.not_equal(rows["_change"], "keyframe")), file)

@@ -1,4 +1,4 @@
-"""A keyed aggregate over many keys of which each epoch changes some."""
+"""A keyed aggregate over many keys; each epoch changes some."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Workload:
     """Epochs whose input is there."""
 
     def __post_init__(self) -> None:
-        """The first files bring all keys, up to a million each."""
+        """Write the first files, which bring all keys, up to a million each."""
         self._random = np.random.default_rng(2013)
         self.checkpoint = self.folder / "checkpoint"
         (self.folder / "input").mkdir(parents=True)
@@ -58,12 +58,12 @@ class Workload:
         self._write(self._random.choice(self.keys, self.changes, replace=False))
 
     def change_again(self, before: int) -> None:
-        """Add one more epoch with the input of the one so many epochs before, which takes no time."""
+        """Add one more epoch whose input is a link to an earlier one's, which takes no time."""
         os.link(self._file(self.epochs - before), self._file(self.epochs))
         self.epochs += 1
 
     def query(self) -> DataFrame:
-        """Count, sum and maximum per key."""
+        """Return the query: count, sum and maximum per key."""
         from pyspark.sql import functions as F
 
         reader = self.spark.readStream.schema("key string, value double").option("maxFilesPerTrigger", 1)
@@ -96,7 +96,7 @@ class Workload:
 
 
 def finished(spark: SparkSession, folder: Path, keys: int, changes: int, epochs: int) -> Workload:
-    """A query that has run for so many epochs after those that bring all keys."""
+    """Return a query that has run, with some epochs after those that bring all keys."""
     load = Workload(spark, folder, keys, changes)
     for _ in range(epochs):
         load.change()
@@ -106,11 +106,11 @@ def finished(spark: SparkSession, folder: Path, keys: int, changes: int, epochs:
 
 
 def unload_state(spark: SparkSession) -> None:
-    """Free the state of finished queries; otherwise Spark goes on writing snapshots into their checkpoints."""
+    """Free the state of finished queries; otherwise Spark keeps writing snapshots into their checkpoints."""
     assert spark._jvm is not None
     spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
 
 
 def whole_state(spark: SparkSession, checkpoint: Path, epoch: int) -> DataFrame:
-    """The state at an epoch as Spark's own reader gives it: what a user has without streamstate."""
+    """Return the state at an epoch from Spark's own reader."""
     return spark.read.format("statestore").option("batchId", epoch).load(str(checkpoint))

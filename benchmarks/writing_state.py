@@ -1,4 +1,4 @@
-"""State that goes back in: restore, migrate, bootstrap and edits, and what they take of the driver's memory."""
+"""Cost of writing state: restore, migrate, bootstrap and edits, with the driver's memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamstate as ss
-from benchmarks.harness import Measurement, timed
-from benchmarks.size import Size
+from benchmarks.harness import Measurement, Size, timed
 from streamstate.operations.drill.scratch import scratch, spark_settings
 
 _SECONDS_PER_MILLION = 15.0
@@ -27,7 +26,7 @@ _MORE = 10
 
 
 class State:
-    """A keyed aggregate over so many keys, captured; and what makes another checkpoint of its state."""
+    """A captured keyed aggregate, and the ways to make another checkpoint of its state."""
 
     def __init__(self, spark: SparkSession, folder: Path, keys: int) -> None:
         self.spark, self.folder, self.checkpoint, self.made = spark, folder, folder / "checkpoint", 0
@@ -41,21 +40,21 @@ class State:
         writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
 
     def query(self) -> DataFrame:
-        """The query."""
+        """Return the query."""
         stream = self.spark.readStream.schema("key string, x double").parquet(str(self.folder / "input"))
         return stream.groupBy("key").agg(F.count("*"), F.max("x"))
 
     def changed(self) -> DataFrame:
-        """The query without one of its aggregates."""
+        """Return the query without one of its aggregates."""
         stream = self.spark.readStream.schema("key string, x double").parquet(str(self.folder / "input"))
         return stream.groupBy("key").agg(F.max("x"))
 
     def totals(self) -> DataFrame:
-        """The rows of the state, as a user has them in a table."""
+        """Return the rows of the state, as a user has them in a table."""
         return self.spark.read.parquet(str(self.folder / "input")).selectExpr("key", "1L AS count", "x AS max")
 
     def ways(self) -> Mapping[str, Callable[[], object]]:
-        """Each way to make a checkpoint."""
+        """Return each way to make a checkpoint."""
         read = [[f"{self.folder}/input/*.parquet"]]
         return {
             "restore": lambda: ss.restore(ss.open_store(self.folder / "store")["q"], self._new(), spark=self.spark),
@@ -70,7 +69,7 @@ class State:
 
 
 def writing_state(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """Restore, migrate, bootstrap and an edit of every row, read back; and the driver's memory on two executors."""
+    """Measure restore, migrate, bootstrap and an edit of every row, read back, and the driver's memory."""
     state, millions = State(spark, folder, size.keys), size.keys / 1_000_000
     setting = f"{size.keys:,} keys"
     bound = _SECONDS_PER_MILLION * millions
@@ -112,7 +111,7 @@ def _driver_bytes(keys: int) -> dict[str, float]:
 
 
 def _on_a_cluster(keys: int, folder: Path, temporary: Path) -> None:
-    """Print what the driver needs after each way: Java's live bytes, and the most that Python had so far."""
+    """Print the driver's memory after each way: Java's live bytes, and Python's peak so far."""
     builder = SparkSession.builder
     settings = spark_settings("executor", 4, temporary) | {"spark.driver.memory": _DRIVER, "spark.ui.enabled": "false"}
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
