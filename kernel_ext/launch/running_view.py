@@ -35,7 +35,7 @@ class StatusDrawing:
         return f"{self.name} is {self.state}{self.rest}"
 
     def html(self) -> Html:
-        """ "Return the line in the past tense and without the sign, because a saved notebook keeps it."""
+        """Return the line in the past tense and without the sign, because a saved notebook keeps it."""
         return line_html(self.name, f"{self.name} was {self.state}{self.rest}")
 
 
@@ -50,11 +50,11 @@ class RunningModel(ViewModel[NoSelection]):
         self._running = running
 
     def newest(self) -> object:
-        """ "Return the status, without what changes all the time."""
+        """Return the status, without what changes all the time."""
         return self.view(NoSelection())
 
     def view(self, selection: NoSelection) -> StatusDrawing:
-        """ "Return the status now."""
+        """Return the status now."""
         try:
             status = self._running.newest.status()
         except Exception as problem:  # noqa: BLE001 (py4j raises many errors when the JVM is gone; the line shows it)

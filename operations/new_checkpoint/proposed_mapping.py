@@ -142,7 +142,7 @@ def _rows_html(proposal: Proposal, preview: Preview) -> Html:
 
 
 def _heads(frame: pd.DataFrame, first: str = "") -> list[Html]:
-    """ "Return the heads of a frame's columns; ``first`` is the class of the first."""
+    """Return the heads of a frame's columns; ``first`` is the class of the first."""
     kinds = ["number" * is_numeric_dtype(kind) for kind in frame.dtypes]
     return [
         head(str(name), f"{kind} {first * (not at)}".strip())
@@ -151,5 +151,5 @@ def _heads(frame: pd.DataFrame, first: str = "") -> list[Html]:
 
 
 def _cells(row: Sequence[object], first: str = "", *, rows: int = 1) -> list[Html]:
-    """ "Return the cells of a row; ``first`` is the class of the first."""
+    """Return the cells of a row; ``first`` is the class of the first."""
     return [cell(value_cell(value), first * (not at), rows=rows) for at, value in enumerate(row)]
