@@ -25,7 +25,7 @@ from streamstate.snapshots.spark.failures import failures, innermost
 from streamstate.snapshots.spark.state_reader import StateReader, no_state
 from streamstate.snapshots.store.delta.maintenance import merge_small_files, sweep
 from streamstate.snapshots.store.delta.object_store import plain
-from streamstate.snapshots.store.entries import TableCounts, TableEntry
+from streamstate.snapshots.store.entries import Entry, TableCounts, TableEntry
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.registry import register
@@ -229,12 +229,9 @@ class Capturer:
         return self._planner.attempts(upto, min(self._epochs_a_pass, _EPOCHS_A_PASS))
 
     def _write(self, plan: PassPlan) -> None:
-        """Write the changelogs of a plan's epochs, then make the epochs visible by committing the manifest."""
+        """Write the change logs of a plan's epochs, then make the epochs visible by committing the manifest."""
         try:
-            tables, newest = self._write_changelogs(plan), self.manifest.newest
-            sources = newest.sources if newest else None
-            made = EpochEntries(self._reader, self.known_progress)
-            entries = made.of(plan, tables, sources, forked=self._planner.fork is not None)
+            entries = self._entries(plan, self._write_change_logs(plan))
             self.checkpoint.check_same()
             self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
         except BaseException:
@@ -243,8 +240,12 @@ class Capturer:
                 table.forget()
             raise
 
-    def _write_changelogs(self, plan: PassPlan) -> dict[int, dict[str, TableEntry]]:
-        """By epoch: what the manifest will say of each state table."""
+    def _entries(self, plan: PassPlan, tables: Mapping[int, dict[str, TableEntry]]) -> list[Entry]:
+        newest, entries = self.manifest.newest, EpochEntries(self._reader, self.known_progress)
+        return entries.of(plan, tables, newest.sources if newest else None, forked=self._planner.fork is not None)
+
+    def _write_change_logs(self, plan: PassPlan) -> dict[int, dict[str, TableEntry]]:
+        """Write the change logs, and return the manifest's facts of each state table by epoch."""
         self._feed.begin_pass()
         tables: dict[int, dict[str, TableEntry]] = {epoch: {} for epoch in plan.epochs}
         for table, capture in self._table_captures(plan.epochs[-1]).items():

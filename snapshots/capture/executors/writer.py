@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -27,6 +28,9 @@ from streamstate.snapshots.store.delta.data_files import DataFile
 from streamstate.snapshots.store.delta.maintenance import sweep
 from streamstate.snapshots.store.entries import TableEntry
 from streamstate.snapshots.store.table_log import LogPosition, TableLog, entries_as_metadata
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass
@@ -130,15 +134,24 @@ class ExecutorWriter:
     def _run(
         self, state: StateFrame, work: Callable[[TableTask, Batches], Batches], schema: pa.Schema, after: int
     ) -> reports.Reports:
-        from streamstate.snapshots.spark.fetching import to_arrow
-
         task = TableTask(self._log.place, schema, state.columns.spark_keys, self._log.source.shape is Shape.LIST, after)
-        try:
-            done = reports.parse_reports(to_arrow(state.frame.mapInArrow(partial(work, task), reports.SPARK_SCHEMA)))
-        except failures() as error:
-            explained = executor_error(error)
-            if explained is None:
-                raise
-            raise explained from error
-        require_valid(self._log.place, schema, done)
-        return done
+        return run_tasks(state.frame, partial(work, task), task)
+
+
+def run_tasks(frame: DataFrame, work: Callable[[Batches], Batches], task: TableTask) -> reports.Reports:
+    """Run the work on a frame's partitions in the executors, and return what they report, once it is checked.
+
+    Raises:
+        CaptureError: a task failed, or a file is not what its task reports.
+    """
+    from streamstate.snapshots.spark.fetching import to_arrow
+
+    try:
+        done = reports.parse_reports(to_arrow(frame.mapInArrow(work, reports.SPARK_SCHEMA)))
+    except failures() as error:
+        explained = executor_error(error)
+        if explained is None:
+            raise
+        raise explained from error
+    require_valid(task.place, task.schema, done)
+    return done

@@ -18,11 +18,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from streamstate.errors import QueryError, StoreError
-from streamstate.snapshots.capture.executors import reports
 from streamstate.snapshots.capture.executors.tasks import TableTask
+from streamstate.snapshots.capture.executors.writer import run_tasks
 from streamstate.snapshots.capture.recording.batches import BATCH, MARKS, write_batch
 from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
-from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.store.delta import Place, commit_once, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import Handle, empty_commit, version_of
 from streamstate.snapshots.store.delta.data_files import DataFile
@@ -182,20 +181,8 @@ class Recording:
                 return
 
     def _written(self, rows: DataFrame, schema: pa.Schema, batch: int) -> list[DataFile]:
-        from streamstate.snapshots.spark.fetching import to_arrow
-
         task = TableTask(self.place, schema, ())
-        try:
-            done = reports.parse_reports(
-                to_arrow(rows.mapInArrow(partial(write_batch, task, batch), reports.SPARK_SCHEMA))
-            )
-        except failures() as error:
-            explained = executor_error(error)
-            if explained is None:
-                raise
-            raise explained from error
-        reports.require_valid(self.place, schema, done)
-        return done.files
+        return run_tasks(rows, partial(write_batch, task, batch), task).files
 
 
 def required_recording(place: Place) -> DeltaTable:
