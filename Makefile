@@ -14,7 +14,7 @@ PY := $(VENV)/bin/python
 DONE := $(VENV)/.done
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test test-slow test-all test-exhaustive lab lint format notebooks docs bench java clean distclean
+.PHONY: help demo test test-slow test-all test-exhaustive coverage lab lint format notebooks docs dist bench java clean distclean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -50,6 +50,9 @@ test-all: $(DONE)/dev $(DONE)/spark.jsa java  ## run both
 test-exhaustive: $(DONE)/dev $(DONE)/spark.jsa java  ## run the many more cases of what the other tests show, for an hour
 	@$(PYTEST) --dist worksteal -m exhaustive $(PYTESTFLAGS)
 
+coverage: $(DONE)/dev $(DONE)/spark.jsa java  ## run `make test` and show which lines it runs; build/coverage has them marked
+	@$(PYTEST) --cov=streamstate --cov-report=term:skip-covered --cov-report=html:build/coverage $(PYTESTFLAGS)
+
 lab: $(DONE)/lab $(DONE)/spark.jsa java  ## open JupyterLab at the first tutorial
 	@SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" $(PY) -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(LABFLAGS) tutorials/00_quickstart.ipynb
 
@@ -71,6 +74,10 @@ format: $(DONE)/dev $(DONE)/biome  ## format Python, JavaScript and style sheets
 docs: $(DONE)/dev notebooks  ## build the documentation into build/site; `make docs -o notebooks` runs no tutorial
 	@$(PY) -m sphinx --builder html --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
 	@echo "Open build/site/index.html"
+
+dist: $(DONE)/venv  ## build the source distribution and the wheel into dist, and check what the package index will show
+	@$(INSTALL) --group release
+	@rm -rf dist && $(PY) -m build --outdir dist . && $(PY) -m twine check --strict dist/*
 
 bench: $(DONE)/dev java  ## run the benchmarks
 	@$(PY) -m benchmarks $(BENCHFLAGS)
@@ -101,18 +108,20 @@ $(DONE)/biome: package.json package-lock.json $(DONE)/dev
 
 $(DONE)/venv:
 	@scripts/make-venv $(VENV) $(PYTHON)
+	@[ -n "$${STREAMSTATE_NO_INSTALL:-}" ] || $(INSTALL) --upgrade 'pip>=25.1' # which knows dependency groups
 	@mkdir -p $(DONE) && touch $@
 
 $(DONE)/demo: extras = all,tutorials
 $(DONE)/lab: extras = all,lab,tutorials
-$(DONE)/dev: extras = all,lab,tutorials,test,lint,bench,docs
+$(DONE)/dev: extras = all,lab,tutorials
+$(DONE)/dev: group = --group dev
 $(DONE)/demo $(DONE)/lab $(DONE)/dev: pyproject.toml | $(DONE)/venv
 	@if [ -n "$${STREAMSTATE_NO_INSTALL:-}" ]; then \
-		$(INSTALL) --dry-run --no-index 'streamstate[$(extras)]' || { \
+		$(INSTALL) --dry-run --no-index $(group) 'streamstate[$(extras)]' || { \
 			echo "STREAMSTATE_NO_INSTALL is set, so nothing was installed." >&2; \
-			echo "Install by hand: $(PY) -m pip install --editable '.[$(extras)]'" >&2; exit 1; }; \
+			echo "Install by hand: $(PY) -m pip install $(if $(group),$(group) )--editable '.[$(extras)]'" >&2; exit 1; }; \
 	else \
 		echo "Installing streamstate[$(extras)] into $(VENV): a few minutes the first time."; \
-		$(INSTALL) --editable '.[$(extras)]'; \
+		$(INSTALL) $(group) --editable '.[$(extras)]'; \
 	fi
 	@touch $@

@@ -42,6 +42,7 @@ FOLDERS = {
     "operations": "streamstate/operations",
     "variables": "streamstate/variables",
     "widgets": "streamstate/widgets",
+    "command_line": "streamstate/command_line",
     "tutorials": "streamstate/tutorials",
 }
 
@@ -166,8 +167,16 @@ def test_spark_notebooks_and_metrics_are_extras(wheel: Path) -> None:
     assert names(EXTRAS["sidecar"]) == {"obstore", "prometheus-client", "rocksdict"}
     assert EXTRAS["all"] == ["streamstate[spark,notebook,sidecar,variables]"]
     assert names(EXTRAS["variables"]) == {"cryptography", "datasketches", "redis"}
-    expected = {"all", "jdk", "lab", "lint", "notebook", "sidecar", "spark", "test", "tutorials"}
-    assert set(metadata(wheel).get_all("Provides-Extra") or []) >= expected
+    expected = {"all", "lab", "notebook", "sidecar", "spark", "tutorials", "variables"}
+    assert set(metadata(wheel).get_all("Provides-Extra") or []) == expected, "tools of developers are no extras"
+
+
+def test_the_dependency_group_dev_has_every_group_but_that_of_releases() -> None:
+    """``make`` installs it; a release's tools are installed for a release."""
+    groups = PROJECT["dependency-groups"]
+    included = {line["include-group"] for line in groups["dev"]}
+    assert included == groups.keys() - {"dev", "release"}
+    assert "--group dev" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["pyspark", "deltalake", "duckdb", "sqlglot"])
