@@ -9,7 +9,7 @@ from examples.left_out import DOCSTRINGS
 from examples.world import World, folder, world  # noqa: F401 - fixtures
 
 
-@pytest.mark.parametrize("module", modules())
+@pytest.mark.parametrize("module", [*modules()])
 def test_examples_of_docstrings_run(module: str, world: World) -> None:
     """Every docstring example runs, and prints what the docstring shows."""
     for test in examples_of(module):
