@@ -73,7 +73,7 @@ class World:
         """Stand-in for the notebook's function, which shows text outside of one."""
         from IPython.display import display
 
-        return display  # type: ignore[no-any-return]
+        return display
 
 
 class Names(dict[str, Any]):
