@@ -115,8 +115,8 @@ def encoded_row(columns: Mapping[str, pa.DataType]) -> str:
     r"""Return SQL for the encoding of a row: that of a struct of its columns.
 
     Example:
-        >>> encoded_row({"n": pa.int64()})
-        "concat('{', 'S1:n' || 'I' || \"n\"::VARCHAR || ';', '}')"
+        >>> print(encoded_row({"n": pa.int64()}))
+        concat('{', 'S1:n' || 'I' || "n"::VARCHAR || ';', '}')
     """
     return _fields({name: (quoted(name), kind) for name, kind in columns.items()}, count())
 

@@ -1,0 +1,35 @@
+"""Run the examples in docstrings with doctest."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from collections.abc import Iterator
+
+from examples.world import Names, World
+from scripts.typecheck import folders
+
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+def modules() -> Iterator[str]:
+    """Yield the names of the modules that have examples, without importing them."""
+    for package, folder in folders().items():
+        for file in sorted(folder.glob("*.py")):
+            if ">>> " in file.read_text(encoding="utf-8"):
+                yield package if file.stem == "__init__" else f"{package}.{file.stem}"
+
+
+def examples_of(module: str) -> list[doctest.DocTest]:
+    """Return the docstrings of a module that have examples."""
+    found = doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(module), module)
+    return [test for test in found if test.examples]
+
+
+def run(test: doctest.DocTest, world: World) -> None:
+    """Run the examples of a docstring, and compare what they print."""
+    test.globs = Names(world, test.globs)
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    report: list[str] = []
+    runner.run(test, out=report.append, clear_globs=False)
+    assert not runner.failures, "".join(report)

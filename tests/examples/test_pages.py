@@ -1,0 +1,24 @@
+"""Examples in guides and reference pages run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from examples.left_out import PAGES as LEFT_OUT
+from examples.pages import PAGES, ROOT, blocks, run
+from examples.world import World, folder, world  # noqa: F401 - fixtures
+
+_RUN = [page for page in PAGES if page.relative_to(ROOT).as_posix() not in LEFT_OUT and any(blocks(page))]
+
+
+@pytest.mark.parametrize("page", _RUN, ids=lambda page: page.stem)
+def test_examples_of_pages_run(page: Path, world: World) -> None:
+    """Every Python block of a page runs, after those above it."""
+    assert run(page, world)
+
+
+def test_pages_that_are_left_out_exist() -> None:
+    """A page that was renamed is not left out under its old name."""
+    assert [page for page in LEFT_OUT if not (ROOT / page).exists()] == []
