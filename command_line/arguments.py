@@ -6,13 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from streamstate.command_line.argument_types import option
+from streamstate.command_line.argument_types import AT_HELP, KEY_HELP, epoch_or_time, option, past_epoch
+from streamstate.command_line.command import MORE_WORDS
 from streamstate.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streamstate.snapshots.capture.feed import Verify
+    from streamstate.state_inspect import History
 
 SEEN = "other users of this machine can see it in the list of processes"
 _STORE = "the folder or URI of the store"
@@ -114,6 +116,28 @@ def capture_options(given: argparse.Namespace) -> CaptureOptions:
 def add_table(parser: argparse.ArgumentParser, text: str = "the state table (default: the only one)") -> None:
     """A state table of a query."""
     parser.add_argument("--table", help=text)
+
+
+def add_epoch(parser: argparse.ArgumentParser) -> None:
+    """An epoch of a query."""
+    parser.add_argument("epoch", metavar="EPOCH", type=past_epoch, help="the epoch: 12, or live-10")
+
+
+def add_at(parser: argparse.ArgumentParser, text: str = "the epoch (default: the newest)") -> None:
+    """The option that chooses an epoch by its number or by a time."""
+    parser.add_argument("--at", metavar="EPOCH", type=epoch_or_time, help=f"{text}: {AT_HELP}")
+
+
+def add_key(parser: argparse.ArgumentParser) -> None:
+    """The key, as words."""
+    parser.add_argument(MORE_WORDS, metavar="COL=VALUE", nargs="*", help=KEY_HELP)
+
+
+def history_of(given: argparse.Namespace) -> History:
+    """Return the query that the arguments of ``add_store`` and ``add_query`` name."""
+    from streamstate.state_inspect import open_store
+
+    return open_store(given.store, storage_options=storage_options(given))[given.name]
 
 
 def add_json(parser: argparse._ActionsContainer, printed: str) -> None:

@@ -86,4 +86,5 @@ CAPTURE = Command(
     """,
     _arguments,
     _run,
+    ("Checkpoint.capture",),
 )

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from streamstate.command_line.argument_types import count
 from streamstate.command_line.arguments import add_checkpoint, add_json
 from streamstate.command_line.command import FAILED, FINE, Command
 from streamstate.command_line.output import print_json
@@ -22,17 +23,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--store", metavar="STORE", help="the store that the query is captured into, which has its plan"
     )
     parser.add_argument(
-        "--replay", metavar="N", type=_count, default=0, help="run the last N epochs again, and compare the states"
+        "--replay", metavar="N", type=count, default=0, help="run the last N epochs again, and compare the states"
     )
     add_json(
         parser, "one object: checkpoint, epoch, ok, replayed, seconds, findings (kind, level, change, effect, advice)"
     )
-
-
-def _count(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    raise argparse.ArgumentTypeError(f"invalid number {text!r}: expected a number of epochs")
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -68,4 +63,5 @@ CHECK = Command(
     """,
     _arguments,
     _run,
+    ("Checkpoint.check",),
 )

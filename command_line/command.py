@@ -35,6 +35,8 @@ class Command:
     """Adds its arguments to its parser."""
     run: Callable[[argparse.Namespace], int]
     """Runs it and returns its exit status. Raises a ``StreamStateError`` if it fails."""
+    python: tuple[str, ...]
+    """The names in Python that do the same, below ``streamstate``."""
 
     def add_to(self, commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         """Register the command with the parser of all of them."""

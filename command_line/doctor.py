@@ -57,4 +57,5 @@ DOCTOR = Command(
     """,
     _arguments,
     _run,
+    ("Checkpoint.doctor",),
 )

@@ -48,4 +48,5 @@ EXPORT = Command(
     """,
     _arguments,
     _run,
+    ("History.export",),
 )

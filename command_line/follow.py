@@ -229,4 +229,5 @@ FOLLOW = Command(
     """,
     _arguments,
     _run,
+    ("Checkpoint.follow",),
 )

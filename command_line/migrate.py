@@ -66,4 +66,5 @@ MIGRATE = Command(
     """,
     _arguments,
     _run,
+    ("Checkpoint.migrate", "Checkpoint.propose_mapping"),
 )

@@ -21,20 +21,38 @@ from streamstate.snapshots.spark.output_modes import MODES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from streamstate.state_inspect import History
+
 
 def add_code(
-    parser: argparse.ArgumentParser, name: str = "code", more: str = "", *, mode: str | None = "update"
+    parser: argparse.ArgumentParser,
+    name: str = "code",
+    more: str = "",
+    *,
+    mode: str | None = "update",
+    **options: Any,
 ) -> None:
-    """The code of a query, and its output mode; ``mode`` is the default, None where it is found if it can be."""
+    """Add the code of a query, and its output mode; ``mode`` is the default, None if it is found."""
     parser.add_argument(
         name,
         metavar="MODULE:FUNCTION",
         type=place_of,
         help="the function that returns the streaming DataFrame, such as jobs.delays:build or jobs/delays.py:build"
         + more,
+        **options,
     )
     default = f"default: {mode}" if mode else "needed where Spark accepts several, and it matters which it is"
     parser.add_argument("--mode", choices=MODES, default=mode, help=f"the output mode ({default})")
+
+
+def plan_by_code(history: History, given: argparse.Namespace, epoch: int) -> None:
+    """Plan a query of a store from the code that was given, so that Spark can read its input again here."""
+    from streamstate.snapshots.spark.session import running_session, session
+    from streamstate.snapshots.store.query_plans.describe import plan_here
+
+    if running_session() is None:
+        session()
+    plan_here(history.recorded.layout, history.name, loaded(*given.code), mode=given.mode, epoch=epoch)
 
 
 def place_of(text: str) -> tuple[str, str]:

@@ -136,7 +136,7 @@ def _moment(value: Any, kind: pa.DataType) -> Any:
 
 
 def spelled(value: Any) -> str:
-    r"""A key column's value as the text that :func:`parsed` reads: the text after ``--key COLUMN=``.
+    r"""A key column's value as the text that :func:`parsed` reads: the text after ``COLUMN=``.
 
     Example:
         >>> spelled("UA"), spelled(None), spelled(b"\x00\xff")
@@ -184,30 +184,20 @@ def _in_json(value: Any) -> Any:
 
 
 def in_magic(key: Mapping[str, Any]) -> str:
-    r"""A key as options of a magic.
+    r"""A key as words of a magic.
 
     Example:
         >>> in_magic({"carrier": "UA", "name": "O'Hare"})
-        '--key carrier=UA --key "name=O\'Hare"'
+        'carrier=UA "name=O\'Hare"'
     """
-    return " ".join(f"--key {magic_word(f'{name}={spelled(value)}')}" for name, value in key.items())
+    return " ".join(magic_word(f"{name}={spelled(value)}") for name, value in key.items())
 
 
 def in_shell(key: Mapping[str, Any]) -> str:
-    """A key as options of a command in a terminal.
-
-    Example:
-        >>> print(in_shell({"carrier": "UA", "legs": ["EWR"]}))
-        --key carrier=UA --key 'legs=["EWR"]'
-    """
-    return " ".join(f"--key {shlex.quote(f'{name}={spelled(value)}')}" for name, value in key.items())
-
-
-def in_words(key: Mapping[str, Any]) -> str:
     """A key as words of a command in a terminal.
 
     Example:
-        >>> print(in_words({"carrier": "UA", "legs": ["EWR"]}))
+        >>> print(in_shell({"carrier": "UA", "legs": ["EWR"]}))
         carrier=UA 'legs=["EWR"]'
     """
     return " ".join(shlex.quote(f"{name}={spelled(value)}") for name, value in key.items())

@@ -26,7 +26,7 @@ from streamstate.state_inspect.rows import python_values, row_tuples
 from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 Spelling = Callable[[Mapping[str, Any]], str]
-"""How a key is written: as :func:`arguments` of a call, or as options, :func:`in_magic` or :func:`in_shell`."""
+"""How a key is written: as :func:`arguments` of a call, or as words, :func:`in_magic` or :func:`in_shell`."""
 
 _NOT_CAST = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 

@@ -96,7 +96,7 @@ class CompletionValues:
         return _shown(self._history(query), table).key_columns
 
     def values(self, relation: str, column: str, begun: str) -> list[str]:
-        """A few values of a column that begin with a text, sorted, as written after ``--key COLUMN=``."""
+        """A few values of a column that begin with a text, sorted, as written after ``COLUMN=``."""
         query, table, _kind = self._parts(relation)
         return _key_values(self._history(query), table, column, begun)
 

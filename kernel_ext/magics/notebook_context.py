@@ -266,6 +266,14 @@ def _identity(path: str) -> object:
     return found and (found.st_ino, found.st_mtime_ns)
 
 
+def only_query(store: Store, line: str) -> str:
+    """Return the only query of a store; ``line`` is how another one is named."""
+    queries = store.queries()
+    if len(queries) != 1:
+        raise InvalidArgumentError(f"Name a query: {line}. Queries: {', '.join(queries) or 'none yet'}.")
+    return queries[0]
+
+
 def require_cell(cell: str, magic: str, example: str) -> str:
     """The cell's text, unless it is empty."""
     if cell.strip():

@@ -188,4 +188,4 @@ def _last_assigned(shell: Any, cell: str) -> str | None:
     return None
 
 
-STREAM_CELL = Magic("cell", "stream", _parser(), _run)
+STREAM_CELL = Magic("cell", "stream", _parser(), _run, python=("start",))

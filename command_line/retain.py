@@ -1,4 +1,4 @@
-"""``streamstate keep``: drop older epochs of a query."""
+"""``streamstate retain``: drop older epochs of a query."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _run(given: argparse.Namespace) -> int:
     policy = {"last": given.last, "since": given.since, "one_in": given.one_in}
     if all(value is None for value in policy.values()):
         raise InvalidArgumentError(
-            "keep needs at least one of --last 100, --since 2d and --one-in 10.\n"
+            "retain needs at least one of --last 100, --since 2d and --one-in 10.\n"
             "An epoch stays if any of them keeps it. --dry-run says what would be dropped."
         )
     from streamstate.snapshots.store.retention.dropping import keep
@@ -49,15 +49,16 @@ def _run(given: argparse.Namespace) -> int:
     return FINE
 
 
-KEEP = Command(
-    "keep",
+RETAIN = Command(
+    "retain",
     "drop older epochs of a query",
     "Drop older epochs of a query. Those that any of the options keeps read exactly as "
     "before, and so does the newest. Captures and readers are not disturbed.",
     """
-    streamstate keep store delays --last 1000 --one-in 100 --dry-run
-    streamstate keep store delays --since 7d
+    streamstate retain store delays --last 1000 --one-in 100 --dry-run
+    streamstate retain store delays --since 7d
     """,
     _arguments,
     _run,
+    ("History.retain",),
 )

@@ -15,9 +15,9 @@ from streamstate.launch.running import Running
 from streamstate.launch.starting import check_launch, streaming_frame
 from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext, QueryCode
-from streamstate.magics.promote_verb import GOES_ON, stop_captured
 from streamstate.magics.query_code import KnownQuery, add_changed_code, check_free, code_of, known_query
-from streamstate.magics.rescale_verb import restart
+from streamstate.magics.stream_promote import GOES_ON, stop_captured
+from streamstate.magics.stream_rescale import restart
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.store.layout import Layout
@@ -194,4 +194,6 @@ def _cell(notebook: NotebookContext, code: str, changed: Launch) -> str:
     return f"%%stream {changed.name} {given}\n{code}{call}"
 
 
-MIGRATE = Verb("migrate", "let changed code go on with the state of a query", _arguments, _migrate)
+MIGRATE = Verb(
+    "migrate", "let changed code go on with the state of a query", _arguments, _migrate, "Checkpoint.migrate"
+)

@@ -45,4 +45,10 @@ def _check(notebook: NotebookContext, args: argparse.Namespace) -> CheckReport:
     return report
 
 
-CHECK = Verb("check", "say whether changed code goes on from the checkpoint, and means the same", _arguments, _check)
+CHECK = Verb(
+    "check",
+    "say whether changed code goes on from the checkpoint, and means the same",
+    _arguments,
+    _check,
+    "Checkpoint.check",
+)

@@ -124,4 +124,10 @@ def finish_epoch(launch: Launch, checkpoint: CheckpointFiles, progress: Progress
         query.stop()
 
 
-RESCALE = Verb("rescale", "change the number of state partitions (--advise: recommend one)", _arguments, _rescale)
+RESCALE = Verb(
+    "rescale",
+    "change the number of state partitions (--advise: recommend one)",
+    _arguments,
+    _rescale,
+    "Checkpoint.rescale",
+)

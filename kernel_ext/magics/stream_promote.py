@@ -13,7 +13,7 @@ from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
 from streamstate.magics.query_code import code_of, known_query
-from streamstate.magics.rescale_verb import finish_epoch, restart
+from streamstate.magics.stream_rescale import finish_epoch, restart
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.output_modes import check_mode
 
@@ -89,4 +89,6 @@ def _switched(fork: str, launch: Launch, progress: Progress) -> Promotion:
     return promote(fork, over=launch.checkpoint, spark=launch.frame.sparkSession, progress=progress.of(launch.name))
 
 
-PROMOTE = Verb("promote", "let a fork take the place of a query, at the same epoch", _arguments, _promote)
+PROMOTE = Verb(
+    "promote", "let a fork take the place of a query, at the same epoch", _arguments, _promote, "Fork.promote"
+)

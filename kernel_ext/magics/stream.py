@@ -11,16 +11,16 @@ from streamstate.launch.query_status import NO_QUERIES, caption, status_table
 from streamstate.launch.running import ACTIVE, Running
 from streamstate.launch.starting import STARTED
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
-from streamstate.magics.check_verb import CHECK
 from streamstate.magics.magic import Magic
-from streamstate.magics.migrate_verb import MIGRATE
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
-from streamstate.magics.promote_verb import PROMOTE
 from streamstate.magics.query_code import builder
-from streamstate.magics.replay_verbs import REPLAY_VERBS
-from streamstate.magics.rescale_verb import RESCALE, restart
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
+from streamstate.magics.stream_check import CHECK
+from streamstate.magics.stream_migrate import MIGRATE
+from streamstate.magics.stream_promote import PROMOTE
+from streamstate.magics.stream_replay import REPLAY_VERBS
+from streamstate.magics.stream_rescale import RESCALE, restart
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.spark.output_modes import MODES, output_mode
@@ -226,13 +226,31 @@ def _uncaptured(notebook: NotebookContext) -> list[StreamingQuery]:
 
 _VERBS = (
     Verb(
-        "list", "list the queries of this notebook: how they were started, where they write", _add_table_output, _list
+        "list",
+        "list the queries of this notebook: how they were started, where they write",
+        _add_table_output,
+        _list,
+        "Running",
     ),
-    Verb("status", "show each query's newest epoch, lag, rows of state and last error", _status_arguments, _status),
-    Verb("wait", "wait until a query ends or an epoch is captured, with progress", _wait_arguments, _wait),
-    Verb("stop", "stop a query; what it committed is captured first", _stop_arguments, _stop),
-    Verb("restart", "stop a query and start it again from its checkpoint", _restart_arguments, _restart),
-    Verb("attach", "capture a query that was started elsewhere", _attach_arguments, _attach),
+    Verb(
+        "status",
+        "show each query's newest epoch, lag, rows of state and last error",
+        _status_arguments,
+        _status,
+        "Running.status",
+    ),
+    Verb(
+        "wait", "wait until a query ends or an epoch is captured, with progress", _wait_arguments, _wait, "Running.wait"
+    ),
+    Verb("stop", "stop a query; what it committed is captured first", _stop_arguments, _stop, "Running.stop"),
+    Verb(
+        "restart",
+        "stop a query and start it again from its checkpoint",
+        _restart_arguments,
+        _restart,
+        "Running.restart",
+    ),
+    Verb("attach", "capture a query that was started elsewhere", _attach_arguments, _attach, "Checkpoint.follow"),
     CHECK,
     MIGRATE,
     RESCALE,
@@ -257,4 +275,4 @@ def _run(notebook: NotebookContext, _args: argparse.Namespace, _cell: str) -> Su
     return _table(list(notebook.running.values()))
 
 
-STREAM_LINE = Magic("line", "stream", _parser(), _run)
+STREAM_LINE = Magic("line", "stream", _parser(), _run, python=("Running.status",))
