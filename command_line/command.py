@@ -1,4 +1,4 @@
-"""What a command of ``streamstate`` is, and the statuses with which it exits."""
+"""The class of a command of ``streamstate``, and the exit statuses."""
 
 from __future__ import annotations
 

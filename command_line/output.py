@@ -1,4 +1,4 @@
-"""What commands print: aligned tables for people, JSON for programs."""
+"""Output of the commands: aligned tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import date, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 def print_json(value: Mapping[str, Any]) -> None:
     """Print an object in one line."""
     print(json.dumps(plain(value), ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def print_report(report: Any, *, as_json: bool) -> None:
+    """Print a dataclass: as an object in one line, or as its text."""
+    if as_json:
+        print_json(asdict(report))
+    else:
+        print(report)
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json: bool) -> None:

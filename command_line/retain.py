@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from streamstate.command_line.argument_types import count
 from streamstate.command_line.arguments import add_json, add_query, add_store, storage_options
 from streamstate.command_line.command import FINE, Command
-from streamstate.command_line.output import print_json
+from streamstate.command_line.output import print_report
 from streamstate.errors import InvalidArgumentError
 
 
@@ -42,10 +41,7 @@ def _run(given: argparse.Namespace) -> int:
         dry_run=given.dry_run,
         storage_options=storage_options(given),
     )
-    if given.json:
-        print_json(asdict(report))
-    else:
-        print(report)
+    print_report(report, as_json=given.json)
     return FINE
 
 

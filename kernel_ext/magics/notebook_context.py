@@ -1,4 +1,4 @@
-"""What the magics of one shell share: settings, queries, and the store in use."""
+"""The context that the magics of one shell share: settings, queries, and the store in use."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ServedStore:
 
 
 class NotebookContext:
-    """What the magics that are registered with one shell share."""
+    """The settings, queries and stores that the magics of one shell share."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
@@ -257,7 +257,7 @@ class NotebookContext:
 
 
 def _identity(path: str) -> object:
-    """What distinguishes a store from one that is later created at the same path."""
+    """Return a value that differs for a store that is later created at the same path."""
     local = local_path(path)
     if local is None:
         return None

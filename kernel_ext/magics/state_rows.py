@@ -141,14 +141,10 @@ def _diff(notebook: NotebookContext, args: argparse.Namespace) -> Diff:
 
 def _two_epochs(a: str, b: str | None) -> tuple[int | str, int | str]:
     """Return the epochs that ``A B`` or ``A..B`` names."""
-    ends = a.split("..") if b is None else [a, b]
-    try:
-        first, second = (past_epoch(end) for end in ends)
-    except argparse.ArgumentTypeError as error:
-        raise InvalidArgumentError(f"%state NAME diff: {error}.") from None
-    except ValueError:
-        raise InvalidArgumentError("Expected two epochs: %state NAME diff 10 12, or diff live-10 live.") from None
-    return first, second
+    first, _, second = a.partition("..") if b is None else (a, "", b)
+    if not (first and second):
+        raise InvalidArgumentError("Expected two epochs: %state NAME diff 10 12, or diff live-10 live.")
+    return past_epoch(first), past_epoch(second)
 
 
 AT = Verb("at", "return the rows at an epoch or a time", _at_arguments, _at, "History.at")

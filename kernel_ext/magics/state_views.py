@@ -20,26 +20,17 @@ def _view_arguments(parser: MagicParser) -> None:
     add_output(parser, "keep the view in a variable")
 
 
-def _timeline(notebook: NotebookContext, args: argparse.Namespace) -> Timeline:
-    """Return a chart of all epochs."""
+def _view(notebook: NotebookContext, args: argparse.Namespace) -> Timeline | QueryDashboard:
+    """Return the timeline, or the dashboard."""
     __tracebackhide__ = True
     from streamstate import widgets
 
     history, _ = named_history(notebook, args)
     with loading(notebook.shell):
-        view = widgets.Timeline(history)
-    notebook.assign(args.output, view)
-    return view
-
-
-def _dashboard(notebook: NotebookContext, args: argparse.Namespace) -> QueryDashboard:
-    """Return the dashboard of a query's operators."""
-    __tracebackhide__ = True
-    from streamstate import widgets
-
-    history, _ = named_history(notebook, args)
-    with loading(notebook.shell):
-        view = widgets.QueryDashboard(history, notebook.running.get(history.name))
+        if args.verb is TIMELINE:
+            view: Timeline | QueryDashboard = widgets.Timeline(history)
+        else:
+            view = widgets.QueryDashboard(history, notebook.running.get(history.name))
     notebook.assign(args.output, view)
     return view
 
@@ -72,14 +63,14 @@ TIMELINE = Verb(
     "timeline",
     "show a chart of all epochs: input, state, changes, duration, lag",
     _view_arguments,
-    _timeline,
+    _view,
     "widgets.Timeline",
 )
 DASHBOARD = Verb(
     "dashboard",
     "show the query's operators with rows, sizes, skew, heavy keys and rates",
     _view_arguments,
-    _dashboard,
+    _view,
     "widgets.QueryDashboard",
 )
 SAVE = Verb("save", "write the browser to an HTML file", _save_arguments, _save, "widgets.StateBrowser.save")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from streamstate.command_line.argument_types import epoch, identifier, seconds
+from streamstate.command_line.argument_types import epoch, seconds
 from streamstate.errors import InvalidArgumentError, QueryError
 from streamstate.launch.query_status import NO_QUERIES, caption, status_table
 from streamstate.launch.running import ACTIVE, Running
@@ -14,7 +14,7 @@ from streamstate.magics.arguments import MagicParser, Verb, add_output, add_stor
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
-from streamstate.magics.query_code import builder
+from streamstate.magics.query_code import add_code, builder
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
 from streamstate.magics.stream_check import CHECK
 from streamstate.magics.stream_migrate import MIGRATE
@@ -23,7 +23,7 @@ from streamstate.magics.stream_replay import REPLAY_VERBS
 from streamstate.magics.stream_rescale import RESCALE, restart
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
-from streamstate.snapshots.spark.output_modes import MODES, output_mode
+from streamstate.snapshots.spark.output_modes import output_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name
 from streamstate.snapshots.store.query_plans.describe import describe, streaming_frame
@@ -145,14 +145,7 @@ def _attach_arguments(parser: MagicParser) -> None:
     add_store(parser, "where to write the snapshots (default: the last store used)")
     add_every(parser)
     parser.add("--wait", action="store_true", help="wait until everything committed by now is captured")
-    parser.add(
-        "--query",
-        metavar="VAR",
-        type=identifier,
-        completes="code",
-        help="the query's streaming DataFrame, or a function that returns it, to show the query's result",
-    )
-    parser.add("--mode", choices=MODES, help="the query's output mode, with --query, where Spark accepts several")
+    add_code(parser, "to show the query's result")
     add_output(parser, "keep the handle in a variable")
 
 
