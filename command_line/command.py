@@ -14,7 +14,7 @@ MORE_WORDS = "words"
 STATUSES = f"""\
 Exit status:
   {FINE}    done
-  {FAILED}    an error, explained on standard error; check: the code does not go on, or means something else
+  {FAILED}    an error, explained on standard error; check: the code cannot continue, or means something else
   {USAGE}    invalid options or arguments
   {WARNINGS}    doctor: the query can be captured, but there are warnings
   {INTERRUPTED}  interrupted with Ctrl+C"""

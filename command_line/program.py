@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The parsed arguments. argparse takes the words of a key only up to the first option; here they go on after it."""
+    """Parse the arguments. argparse ends a key at the first option; here its words may follow one."""
     all_commands = parser()
     given, rest = all_commands.parse_known_args(arguments)
     if rest and (any(word.startswith("-") for word in rest) or not isinstance(getattr(given, MORE_WORDS, None), list)):

@@ -46,7 +46,7 @@ _SQL = ("--where", "--until", "--edit")
 
 
 class HelpShown(Exception):  # noqa: N818 (nothing went wrong)
-    """The line asked for help, which was printed; there is nothing more to do."""
+    """Help was printed; the line has nothing more to do."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class MagicParser(argparse.ArgumentParser):
         self.arguments: list[Argument] = []
         self.verbs: dict[str, MagicParser] = {}
         self.verb_places = (1, 0) if before else (0,)
-        """The positions, among the positional arguments, at which a verb may stand."""
+        """The positions of a verb among the positional arguments."""
         self.add("--help", "-h", action=_ShowHelp, nargs=0, help="show this help")
         for verb in verbs:
             self.verbs[verb.name] = MagicParser(
@@ -175,7 +175,7 @@ class MagicParser(argparse.ArgumentParser):
         return f"{message}."
 
     def _of_argument(self, name: str, problem: str) -> str:
-        """A problem with one argument, with what the argument is for."""
+        """Return a problem with one argument, and the argument's purpose."""
         action = self._action(name)
         if action is None or not problem.startswith(("expected", "ignored")):
             return f"{name}: {problem}" if problem.endswith((".", "?")) else f"{name}: {problem}."
@@ -197,7 +197,7 @@ class MagicParser(argparse.ArgumentParser):
         return next(named, None)
 
     def _unrecognized(self, given: str) -> str:
-        """Unknown words, and what was probably meant."""
+        """Return a message for unknown words, with the nearest known one."""
         word = given.split(maxsplit=1)[0].partition("=")[0]  # a value may be a secret
         flags = [flag for argument in self.arguments for flag in argument.flags if flag.startswith("--")]
         if word.startswith("--"):

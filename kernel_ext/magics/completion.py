@@ -91,7 +91,7 @@ class _Line:
     words: list[str]
     """The words before the one at the cursor."""
     fragment: str
-    """The word at the cursor, as far as it is typed."""
+    """The text of the word at the cursor, up to the cursor."""
     query: str = ""
     """The query named before a verb."""
 

@@ -117,7 +117,7 @@ def _restart(notebook: NotebookContext, args: argparse.Namespace) -> Running:
 def _wait_arguments(parser: MagicParser) -> None:
     _add_name(parser)
     parser.add("--epoch", metavar="N", type=epoch, help="wait until this epoch is captured")
-    parser.add("--timeout", metavar="S", type=seconds, help="give up after S seconds; the query goes on")
+    parser.add("--timeout", metavar="S", type=seconds, help="give up after S seconds; the query continues")
     add_output(parser, "keep the newest captured epoch in a variable")
 
 
@@ -132,7 +132,7 @@ def _wait_for(
     notebook: NotebookContext, running: Running, epoch: int | None = None, timeout: float | None = None
 ) -> int:
     __tracebackhide__ = True
-    stays = f"only the wait ended. {running.name} goes on."
+    stays = f"only the wait ended. {running.name} continues."
     with notebook.working(stays=stays, always=True) as progress:
         return running.wait(epoch, timeout, on_status=CaptureProgress(progress, epoch))
 

@@ -1,4 +1,4 @@
-"""``%%stream``: a cell that makes a streaming DataFrame becomes a query whose every epoch is captured."""
+"""``%%stream``: start a cell's streaming DataFrame as a query, and capture each epoch."""
 
 from __future__ import annotations
 

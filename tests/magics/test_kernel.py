@@ -62,7 +62,7 @@ def test_an_interrupt_ends_only_the_wait(notebook: tuple[Kernel, Path]) -> None:
 
     result = kernel.run("%stream wait counts --epoch 1", when=bar)
     assert result.failed == "KeyboardInterrupt"
-    assert result.traceback == "KeyboardInterrupt: only the wait ended. counts goes on."
+    assert result.traceback == "KeyboardInterrupt: only the wait ended. counts continues."
     assert result.outputs()[0]["text/plain"].startswith("Interrupted. counts is running: captured up to epoch 0")
     add(folder, 1)
     result = kernel.works("%stream wait counts --epoch 1 -o reached")
