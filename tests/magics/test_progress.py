@@ -247,4 +247,4 @@ def test_after_an_interrupted_load_the_next_call_works(kernel: Kernel, store: Pa
     assert result.outputs()[0]["text/plain"].startswith(("Interrupted. Loading q.op0", "Interrupted. Sorting"))
     kernel.works("top = %state q at 1 --limit 3 --by value")
     assert kernel.value("list(top['value'])") == str([KEYS, KEYS - 1, KEYS - 2])
-    assert kernel.value("len(get_ipython().run_line_magic('state', 'q --key key=key0000007 --history'))") == str(EPOCHS)
+    assert kernel.value("len(get_ipython().run_line_magic('state', 'q key key=key0000007'))") == str(EPOCHS)
