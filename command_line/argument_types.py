@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import math
+from datetime import datetime
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.calls.checks import duration
 
-KEY_HELP = "one key; once per key column, a window by its start: window=2026-03-01T12:00Z"
-"""The help of ``--key``."""
+if TYPE_CHECKING:
+    from streamstate.state_inspect import History, Snapshot
+
+KEY_HELP = "the key, a value for each key column; a window by its start: window=2026-03-01T12:00Z"
+AT_HELP = "12, live-10, or a time with its zone such as 2026-03-01T12:00+01:00"
 _LAST_PORT = 65_535
 
 
@@ -88,3 +94,31 @@ def epochs(text: str) -> str:
 def past_epoch(text: str) -> int | str:
     """An argument that is an epoch: its number, or text for the library to judge, such as ``live-10``."""
     return int(text) if text.isascii() and text.isdigit() else text
+
+
+def epoch_or_epochs(text: str) -> int | str:
+    """An argument that is an epoch, as :func:`past_epoch` reads it, or a range of epochs."""
+    return epochs(text) if ".." in text else past_epoch(text)
+
+
+def epoch_or_time(text: str) -> int | str | datetime:
+    """An argument that is an epoch or a time, whose zone is an offset or a name: ``2026-03-01 12:00 Europe/Rome``."""
+    from streamstate.state_inspect.epoch_names import FromLive, moment
+
+    written, _, zone = text.strip().rpartition(" ")
+    named = written[:4].isdigit() and zone[:1].isalpha()
+    try:
+        found = datetime.fromisoformat(written).replace(tzinfo=ZoneInfo(zone)) if named else moment(text)
+    except InvalidArgumentError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    except (ValueError, LookupError, OSError) as error:  # ZoneInfo looks for a file with the zone's name
+        raise argparse.ArgumentTypeError(
+            f"invalid time {text!r}: {error}. Expected a time such as 2026-03-01T12:00+01:00 or"
+            " '2026-03-01 12:00 Europe/Rome'."
+        ) from None
+    return text if isinstance(found, FromLive) else found
+
+
+def snapshot_at(history: History, at: int | str | datetime) -> Snapshot:
+    """Return the snapshot at an epoch or a time that :func:`epoch_or_time` has read."""
+    return history.at(timestamp=at) if isinstance(at, datetime) else history.at(at)

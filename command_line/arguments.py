@@ -6,13 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from streamstate.command_line.argument_types import option
+from streamstate.command_line.argument_types import AT_HELP, KEY_HELP, epoch_or_time, option, past_epoch
+from streamstate.command_line.command import MORE_WORDS
 from streamstate.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streamstate.snapshots.capture.feed import Verify
+    from streamstate.state_inspect import History
 
 SEEN = "other users of this machine can see it in the list of processes"
 _STORE = "the folder or URI of the store"
@@ -27,19 +29,19 @@ class CaptureOptions(TypedDict):
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """The store that a command acts on, and how to reach it."""
+    """Add the store that a command acts on, and the options to reach it."""
     parser.add_argument("store", metavar="STORE", help=_STORE)
     add_storage_options(parser)
 
 
 def add_store_option(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """The store of a command that acts on a checkpoint, and how to reach it."""
+    """Add the option of a store for a command that acts on a checkpoint."""
     parser.add_argument("--store", metavar="STORE", required=required, help=_STORE)
     add_storage_options(parser)
 
 
 def add_storage_options(parser: argparse.ArgumentParser) -> None:
-    """How to reach an object store."""
+    """Add the options to reach an object store."""
     parser.add_argument(
         "--storage-options-file",
         metavar="FILE",
@@ -56,18 +58,18 @@ def add_storage_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_query(parser: argparse.ArgumentParser) -> None:
-    """The query of a store."""
+    """Add the query of a store."""
     parser.add_argument("name", metavar="NAME", help="the query's name in the store")
 
 
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
-    """The checkpoint of a query."""
+    """Add the checkpoint of a query; refuse several."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpointLocation, a path or a URI")
     parser.add_argument("others", nargs="*", action=_OneCheckpoint, help=argparse.SUPPRESS)
 
 
 class _OneCheckpoint(argparse.Action):
-    """Refuses more than one checkpoint: a glob of the shell may match several."""
+    """An action that refuses a second checkpoint: a glob of the shell may match several."""
 
     def __call__(
         self,
@@ -85,7 +87,7 @@ class _OneCheckpoint(argparse.Action):
 
 
 def add_capture(parser: argparse.ArgumentParser) -> None:
-    """What to capture, and where to."""
+    """Add the checkpoint, the store, and how to capture."""
     add_checkpoint(parser)
     add_store_option(parser, required=True)
     parser.add_argument(
@@ -101,7 +103,7 @@ def add_capture(parser: argparse.ArgumentParser) -> None:
 
 
 def capture_options(given: argparse.Namespace) -> CaptureOptions:
-    """What the arguments of ``add_capture`` ask for, as keyword arguments of ``ss.capture`` and ``ss.follow``."""
+    """Return the arguments of ``add_capture`` as keyword arguments of ``ss.capture`` and ``ss.follow``."""
     from streamstate.snapshots.spark.session import session
 
     return {
@@ -112,17 +114,39 @@ def capture_options(given: argparse.Namespace) -> CaptureOptions:
 
 
 def add_table(parser: argparse.ArgumentParser, text: str = "the state table (default: the only one)") -> None:
-    """A state table of a query."""
+    """Add the option of a state table."""
     parser.add_argument("--table", help=text)
 
 
+def add_epoch(parser: argparse.ArgumentParser) -> None:
+    """Add an epoch of a query."""
+    parser.add_argument("epoch", metavar="EPOCH", type=past_epoch, help="the epoch: 12, or live-10")
+
+
+def add_at(parser: argparse.ArgumentParser, text: str = "the epoch (default: the newest)") -> None:
+    """Add the option that chooses an epoch by its number or by a time."""
+    parser.add_argument("--at", metavar="EPOCH", type=epoch_or_time, help=f"{text}: {AT_HELP}")
+
+
+def add_key(parser: argparse.ArgumentParser) -> None:
+    """Add the key, one word per key column."""
+    parser.add_argument(MORE_WORDS, metavar="COL=VALUE", nargs="*", help=KEY_HELP)
+
+
+def history_of(given: argparse.Namespace) -> History:
+    """Return the query that the arguments of ``add_store`` and ``add_query`` name."""
+    from streamstate.state_inspect import open_store
+
+    return open_store(given.store, storage_options=storage_options(given))[given.name]
+
+
 def add_json(parser: argparse._ActionsContainer, printed: str) -> None:
-    """The option that prints JSON; ``printed`` says what of."""
+    """Add the option that prints JSON; ``printed`` describes it."""
     parser.add_argument("--json", action="store_true", help=f"print {printed}")
 
 
 def storage_options(given: argparse.Namespace) -> dict[str, str] | None:
-    """Options for an object store, from the file and from the command line."""
+    """Return options for an object store, from the file and from the command line."""
     lines = [] if given.storage_options_file is None else read_text(given.storage_options_file).splitlines()
     options = {}
     for number, line in enumerate(lines, 1):
@@ -138,7 +162,7 @@ def storage_options(given: argparse.Namespace) -> dict[str, str] | None:
 
 
 def read_text(path: str) -> str:
-    """The text of a file that the command line names."""
+    """Return the text of a file."""
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

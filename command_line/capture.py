@@ -45,7 +45,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _record_plan(given: argparse.Namespace, query: str) -> None:
-    """Record the plan of a query, which Spark makes of its code."""
+    """Record the plan of a query, planned by Spark from its code."""
     import streamstate as ss
 
     ss.session()
@@ -54,7 +54,7 @@ def _record_plan(given: argparse.Namespace, query: str) -> None:
 
 
 def _naming_line(given: argparse.Namespace, report: CaptureReport) -> list[str]:
-    """What to do where only Spark's names of captured columns are known; nothing if the query's are."""
+    """Return a line of advice if some captured columns are known only by Spark's names."""
     from streamstate.snapshots.store.layout import Layout
     from streamstate.snapshots.store.query_plans.spark_names import has_unknown_names
 
@@ -65,7 +65,7 @@ def _naming_line(given: argparse.Namespace, report: CaptureReport) -> list[str]:
 
 
 def pass_line(report: CaptureReport) -> str:
-    """What was captured, in one line."""
+    """Return a report as one line."""
     if not report.epochs:
         return f"{report.query}: {'no epoch is committed yet' if report.committed is None else 'up to date'}"
     first, last = report.epochs[0], report.epochs[-1]
@@ -86,4 +86,5 @@ CAPTURE = Command(
     """,
     _arguments,
     _run,
+    ("Checkpoint.capture",),
 )

@@ -1,4 +1,4 @@
-"""``streamstate check``: whether code goes on from a checkpoint, for a pipeline that deploys it."""
+"""``streamstate check``: check code against a checkpoint, for a pipeline that deploys it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from streamstate.command_line.argument_types import count
 from streamstate.command_line.arguments import add_checkpoint, add_json
 from streamstate.command_line.command import FAILED, FINE, Command
 from streamstate.command_line.output import print_json
@@ -18,21 +19,13 @@ if TYPE_CHECKING:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
     add_code(parser)
+    parser.add_argument("--store", metavar="STORE", help="the store with the query's captures, for its recorded plan")
     parser.add_argument(
-        "--store", metavar="STORE", help="the store that the query is captured into, which has its plan"
-    )
-    parser.add_argument(
-        "--replay", metavar="N", type=_count, default=0, help="run the last N epochs again, and compare the states"
+        "--replay", metavar="N", type=count, default=0, help="run the last N epochs again, and compare the states"
     )
     add_json(
         parser, "one object: checkpoint, epoch, ok, replayed, seconds, findings (kind, level, change, effect, advice)"
     )
-
-
-def _count(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    raise argparse.ArgumentTypeError(f"invalid number {text!r}: expected a number of epochs")
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -54,12 +47,12 @@ def _as_json(report: CheckReport) -> dict[str, Any]:
 
 CHECK = Command(
     "check",
-    "say whether code goes on from a checkpoint, before it is deployed",
+    "check whether code can continue from a checkpoint, before it is deployed",
     "Check code against a checkpoint: whether Spark would start it from there, and "
     "whether the state would then mean the same. The checkpoint is only read, and its query may be running. "
     "With the store that the query is captured into, expressions and conditions are compared with the "
     "recorded plan, too.\n\n"
-    "Exits with 0 if the code goes on, and with 1 if Spark would refuse it, or the state "
+    "Exits with 0 if the code can continue, and with 1 if Spark would refuse it, or the state "
     "or the results would mean something else. Notes do not count.",
     """
     streamstate check checkpoints/delays jobs.delays:build --store store
@@ -68,4 +61,5 @@ CHECK = Command(
     """,
     _arguments,
     _run,
+    ("Checkpoint.check",),
 )

@@ -1,4 +1,4 @@
-"""What a command of ``streamstate`` is, and the statuses with which it exits."""
+"""The class of a command of ``streamstate``, and the exit statuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MORE_WORDS = "words"
 STATUSES = f"""\
 Exit status:
   {FINE}    done
-  {FAILED}    an error, explained on standard error; check: the code does not go on, or means something else
+  {FAILED}    an error, explained on standard error; check: the code cannot continue, or means something else
   {USAGE}    invalid options or arguments
   {WARNINGS}    doctor: the query can be captured, but there are warnings
   {INTERRUPTED}  interrupted with Ctrl+C"""
@@ -35,6 +35,8 @@ class Command:
     """Adds its arguments to its parser."""
     run: Callable[[argparse.Namespace], int]
     """Runs it and returns its exit status. Raises a ``StreamStateError`` if it fails."""
+    python: tuple[str, ...]
+    """The names in Python that do the same, below ``streamstate``."""
 
     def add_to(self, commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         """Register the command with the parser of all of them."""

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from streamstate.command_line.argument_types import count, past_epoch
-from streamstate.command_line.arguments import add_json, add_query, add_store, add_table, storage_options
+from streamstate.command_line.arguments import add_json, add_query, add_store, add_table, history_of
 from streamstate.command_line.command import FINE, Command
 from streamstate.command_line.output import print_json, print_table
 
@@ -24,10 +24,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from streamstate.state_inspect import open_store
-
-    history = open_store(given.store, storage_options=storage_options(given))[given.name]
-    diff = history.diff(given.a, given.b, table=given.table)
+    diff = history_of(given).diff(given.a, given.b, table=given.table)
     if given.count and given.json:
         print_json({"table": diff.table, "a": diff.a, "b": diff.b, **diff.counts})
         return FINE
@@ -51,4 +48,5 @@ DIFF = Command(
     """,
     _arguments,
     _run,
+    ("History.diff",),
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from streamstate.command_line.argument_types import every
 from streamstate.command_line.arguments import add_checkpoint, add_json, add_store_option, storage_options
 from streamstate.command_line.command import FAILED, FINE, WARNINGS, Command
-from streamstate.command_line.output import print_json
+from streamstate.command_line.output import print_report
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,10 +28,7 @@ def _run(given: argparse.Namespace) -> int:
     from streamstate.operations.checkup import examine
 
     found = examine(given.checkpoint, given.store, every=given.every, storage_options=storage_options(given))
-    if given.json:
-        print_json(asdict(found))
-    else:
-        print(found)
+    print_report(found, as_json=given.json)
     if found.has("problem") or False in (found.can_capture, found.can_restart):
         return FAILED
     return WARNINGS if found.has("warning") else FINE
@@ -57,4 +53,5 @@ DOCTOR = Command(
     """,
     _arguments,
     _run,
+    ("Checkpoint.doctor",),
 )

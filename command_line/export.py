@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from streamstate.command_line.arguments import add_json, add_query, add_store, add_table, storage_options
 from streamstate.command_line.command import FINE, Command
-from streamstate.command_line.output import print_json
+from streamstate.command_line.output import print_report
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,10 +29,7 @@ def _run(given: argparse.Namespace) -> int:
         epochs=given.epochs,
         storage_options=storage_options(given),
     )
-    if given.json:
-        print_json(asdict(report))
-    else:
-        print(report)
+    print_report(report, as_json=given.json)
     return FINE
 
 
@@ -48,4 +44,5 @@ EXPORT = Command(
     """,
     _arguments,
     _run,
+    ("History.export",),
 )

@@ -196,7 +196,7 @@ def _show(given: argparse.Namespace, capture: Capture, outcome: Outcome) -> None
 
 
 def _standing(given: argparse.Namespace, capture: Capture) -> str:
-    """How far the store has come, before the first pass."""
+    """Return the store's newest epoch before the first pass, as a line."""
     from streamstate.snapshots.store.layout import Layout
     from streamstate.snapshots.store.manifest import Manifest
 
@@ -229,4 +229,5 @@ FOLLOW = Command(
     """,
     _arguments,
     _run,
+    ("Checkpoint.follow",),
 )

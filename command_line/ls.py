@@ -69,4 +69,5 @@ LS = Command(
     """,
     _arguments,
     _run,
+    ("Store.queries", "History.epochs"),
 )

@@ -18,9 +18,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
     add_code(parser)
     parser.add_argument("--to", metavar="PATH", help="the new checkpoint (default: only print the mapping)")
-    parser.add_argument(
-        "--store", metavar="STORE", help="the store that the query is captured into, which has its plan"
-    )
+    parser.add_argument("--store", metavar="STORE", help="the store with the query's captures, for its recorded plan")
     parser.add_argument(
         "--mapping",
         metavar="FILE",
@@ -56,9 +54,9 @@ def _mapping(path: str) -> dict[str, Any]:
 MIGRATE = Command(
     "migrate",
     "make a checkpoint for changed code, with the state of a query",
-    "Make a checkpoint for changed code from the checkpoint of a stopped query, which is only read. Start the changed "
-    "query from the new one: it goes on where the other stopped. Spark reads back what was written, and every row is "
-    "compared, before the new checkpoint appears.\n\n"
+    "Make a checkpoint for changed code from the checkpoint of a stopped query; the old one is only read. Start the "
+    "changed query from the new one: it continues where the other stopped. Spark reads back what was written, and "
+    "every row is compared, before the new checkpoint appears.\n\n"
     "Without --to, print the mapping that is obvious, and write nothing. It can be edited, and passed with --mapping.",
     """
     streamstate migrate checkpoints/delays jobs.delays:build --store store | tee mapping.json
@@ -66,4 +64,5 @@ MIGRATE = Command(
     """,
     _arguments,
     _run,
+    ("Checkpoint.migrate", "Checkpoint.propose_mapping"),
 )

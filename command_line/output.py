@@ -1,4 +1,4 @@
-"""What commands print: aligned tables for people, JSON for programs."""
+"""Output of the commands: aligned tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import date, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,24 @@ from typing import TYPE_CHECKING, Any
 from streamstate.widgets.tables.summary_table import SummaryTable, TableCell
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
+
+    from streamstate.state_inspect import StateTable
+    from streamstate.state_inspect.inputs.shown_rows import InputSides
 
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print an object in one line."""
     print(json.dumps(plain(value), ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def print_report(report: Any, *, as_json: bool) -> None:
+    """Print a dataclass: as an object in one line, or as its text."""
+    if as_json:
+        print_json(asdict(report))
+    else:
+        print(report)
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json: bool) -> None:
@@ -40,6 +53,33 @@ def print_table(table: pa.Table, *, as_json: bool) -> None:
     from streamstate.state_inspect.rows import row_tuples
 
     print_rows(table.column_names, row_tuples(table), as_json=as_json)
+
+
+def print_state(state: StateTable, rows: pa.Table, *, as_json: bool) -> None:
+    """Print rows of a state table; people read when a timer expires as a time, programs as the number."""
+    from streamstate.state_inspect.expiry_times import expiry_columns, rows_with_times
+
+    expiring = frozenset() if as_json else expiry_columns(state.history.recorded, state.name)
+    print_rows(rows.column_names, rows_with_times(rows, expiring), as_json=as_json)
+
+
+def print_frame(frame: pd.DataFrame, *, as_json: bool) -> None:
+    """Print the rows of a frame, as :func:`print_rows`."""
+    from streamstate.state_inspect.frames import frame_tuples
+
+    print_rows(list(frame.columns), frame_tuples(frame), as_json=as_json)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a dict for each row of a frame."""
+    from streamstate.state_inspect.frames import frame_tuples
+
+    return [dict(zip(frame.columns, row, strict=True)) for row in frame_tuples(frame)]
+
+
+def shown_rows(found: InputSides) -> dict[str, Any]:
+    """Return the first input rows of each side of an operator."""
+    return {side: records(frame) for side, frame in found.shown.items()}
 
 
 def plain(value: Any) -> Any:

@@ -12,14 +12,19 @@ from streamstate import __version__
 from streamstate.command_line.capture import CAPTURE
 from streamstate.command_line.check import CHECK
 from streamstate.command_line.command import FAILED, FINE, INTERRUPTED, MORE_WORDS, STATUSES
+from streamstate.command_line.compact import COMPACT
 from streamstate.command_line.diff import DIFF
 from streamstate.command_line.doctor import DOCTOR
 from streamstate.command_line.export import EXPORT
 from streamstate.command_line.follow import FOLLOW
-from streamstate.command_line.keep import KEEP
+from streamstate.command_line.fork import FORK
+from streamstate.command_line.inputs import INPUTS
+from streamstate.command_line.key import KEY
+from streamstate.command_line.late import LATE
 from streamstate.command_line.ls import LS
 from streamstate.command_line.migrate import MIGRATE
 from streamstate.command_line.restore import RESTORE
+from streamstate.command_line.retain import RETAIN
 from streamstate.command_line.serve import SERVE
 from streamstate.command_line.show import SHOW
 from streamstate.command_line.sql import SQL
@@ -28,7 +33,11 @@ from streamstate.errors import StreamStateError, wording
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, set_progress_display
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
-COMMANDS = (DOCTOR, CHECK, MIGRATE, CAPTURE, FOLLOW, LS, SHOW, SQL, DIFF, WHY, KEEP, EXPORT, RESTORE, SERVE)
+COMMANDS = (
+    *(DOCTOR, CHECK, MIGRATE, FORK, CAPTURE, FOLLOW),
+    *(LS, SHOW, SQL, DIFF, KEY, WHY, INPUTS, LATE),
+    *(RETAIN, COMPACT, EXPORT, RESTORE, SERVE),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The parsed arguments. argparse takes the words of a key only up to the first option; here they go on after it."""
+    """Parse the arguments. argparse ends a key at the first option; here its words may follow one."""
     all_commands = parser()
     given, rest = all_commands.parse_known_args(arguments)
     if rest and (any(word.startswith("-") for word in rest) or not isinstance(getattr(given, MORE_WORDS, None), list)):

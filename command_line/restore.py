@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from streamstate.command_line.argument_types import past_epoch
-from streamstate.command_line.arguments import add_query, add_store, storage_options
+from streamstate.command_line.argument_types import snapshot_at
+from streamstate.command_line.arguments import add_at, add_query, add_store, history_of
 from streamstate.command_line.command import FINE, Command
 from streamstate.command_line.user_code import add_code, loaded
 
@@ -13,9 +13,7 @@ from streamstate.command_line.user_code import add_code, loaded
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     add_query(parser)
-    parser.add_argument(
-        "--at", metavar="EPOCH", type=past_epoch, default="live", help="the epoch (default: the newest)"
-    )
+    add_at(parser)
     parser.add_argument("--to", metavar="PATH", required=True, help="the new checkpoint; it must not exist yet")
     parser.add_argument(
         "--checkpoint", metavar="PATH", help="the query's checkpoint, which is read (default: where the store says)"
@@ -33,12 +31,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> int:
     import streamstate as ss
 
-    history = ss.open_store(given.store, storage_options=storage_options(given))[given.name]
+    snapshot = snapshot_at(history_of(given), "live" if given.at is None else given.at)
     build = loaded(*given.code) if given.code else None
     offsets = [given.files] if given.files else None
-    print(
-        ss.restore(history.at(given.at), given.to, build, checkpoint=given.checkpoint, offsets=offsets, mode=given.mode)
-    )
+    print(ss.restore(snapshot, given.to, build, checkpoint=given.checkpoint, offsets=offsets, mode=given.mode))
     return FINE
 
 
@@ -55,4 +51,5 @@ RESTORE = Command(
     """,
     _arguments,
     _run,
+    ("Snapshot.restore",),
 )

@@ -153,4 +153,5 @@ SERVE = Command(
     """,
     _arguments,
     _run,
+    ("widgets.page.serve",),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from streamstate.command_line.arguments import add_json, add_store, storage_options
+from streamstate.command_line.arguments import add_at, add_json, add_store, storage_options
 from streamstate.command_line.command import FINE, Command
 from streamstate.command_line.output import print_table
 
@@ -13,9 +13,7 @@ from streamstate.command_line.output import print_table
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     parser.add_argument("sql", metavar="SQL", help="one SELECT statement in DuckDB's SQL; - reads it from the input")
-    parser.add_argument(
-        "--at", metavar="EPOCH", help="the epoch of relations that do not name one: 12, live-10, or a time"
-    )
+    add_at(parser, "the epoch of relations that do not name one (default: the newest)")
     parser.add_argument("--files", action="store_true", help="let the statement read local files: FROM 'x.csv'")
     add_json(parser, "an object for each row")
 
@@ -43,4 +41,5 @@ SQL = Command(
     """,
     _arguments,
     _run,
+    ("Store.sql",),
 )

@@ -21,24 +21,42 @@ from streamstate.snapshots.spark.output_modes import MODES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from streamstate.state_inspect import History
+
 
 def add_code(
-    parser: argparse.ArgumentParser, name: str = "code", more: str = "", *, mode: str | None = "update"
+    parser: argparse.ArgumentParser,
+    name: str = "code",
+    more: str = "",
+    *,
+    mode: str | None = "update",
+    **options: Any,
 ) -> None:
-    """The code of a query, and its output mode; ``mode`` is the default, None where it is found if it can be."""
+    """Add the code of a query, and its output mode; ``mode`` is the default, None if it is found."""
     parser.add_argument(
         name,
         metavar="MODULE:FUNCTION",
         type=place_of,
         help="the function that returns the streaming DataFrame, such as jobs.delays:build or jobs/delays.py:build"
         + more,
+        **options,
     )
     default = f"default: {mode}" if mode else "needed where Spark accepts several, and it matters which it is"
     parser.add_argument("--mode", choices=MODES, default=mode, help=f"the output mode ({default})")
 
 
+def plan_by_code(history: History, given: argparse.Namespace, epoch: int) -> None:
+    """Plan a query of a store from the code that was given, so that Spark can read its input again here."""
+    from streamstate.snapshots.spark.session import running_session, session
+    from streamstate.snapshots.store.query_plans.describe import plan_here
+
+    if running_session() is None:
+        session()
+    plan_here(history.recorded.layout, history.name, loaded(*given.code), mode=given.mode, epoch=epoch)
+
+
 def place_of(text: str) -> tuple[str, str]:
-    """The module or file, and the function, of an argument."""
+    """Split an argument into a module or file, and a function."""
     module, colon, function = text.rpartition(":")
     if not (colon and module and function.isidentifier()):
         raise argparse.ArgumentTypeError(
@@ -48,9 +66,9 @@ def place_of(text: str) -> tuple[str, str]:
 
 
 def loaded(module: str, function: str) -> Callable[[], DataFrame]:
-    """The function, from a module on the path or in the current folder, or from a file.
+    """Load a function from a module on the path or in the current folder, or from a file.
 
-    What its code raises is raised as an InvalidArgumentError that names the line.
+    An error in its code becomes an InvalidArgumentError that names the line.
     """
     from pyspark import cloudpickle
 
@@ -68,7 +86,7 @@ def loaded(module: str, function: str) -> Callable[[], DataFrame]:
 
 
 def _checked(build: Callable[[], Any], name: str) -> Callable[[], DataFrame]:
-    """The function, with errors for people who do not see a traceback."""
+    """Wrap a function: its errors are for people who do not see a traceback."""
     try:
         inspect.signature(build).bind()
     except TypeError as error:
@@ -97,7 +115,7 @@ def _checked(build: Callable[[], Any], name: str) -> Callable[[], DataFrame]:
 
 
 def _in_user_code(error: Exception) -> str:
-    """What an error says, and the innermost line of the user's own code that it came through."""
+    """Return an error's message, with the innermost line of the user's own code."""
     says = first_line(error)
     said = says if says == type(error).__name__ else f"{type(error).__name__}: {says}"
     if isinstance(error, SyntaxError) and error.filename:
@@ -109,7 +127,7 @@ def _in_user_code(error: Exception) -> str:
 
 
 def _is_own(frame: FrameType) -> bool:
-    """Whether the user wrote the code of a frame: neither Python, nor an installed package, nor streamstate."""
+    """Return True if the user wrote the code of a frame: not Python, an installed package, or streamstate."""
     file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__"))
     installed = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     return not (

@@ -6,26 +6,30 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from streamstate.command_line.argument_types import past_epoch
-from streamstate.command_line.arguments import add_json, add_query, add_store_option, add_table, storage_options
-from streamstate.command_line.command import FINE, MORE_WORDS, Command
-from streamstate.command_line.output import print_json
-from streamstate.command_line.user_code import add_code, loaded
+from streamstate.command_line.arguments import (
+    add_epoch,
+    add_json,
+    add_key,
+    add_query,
+    add_store,
+    add_table,
+    history_of,
+)
+from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.output import print_json, records, shown_rows
+from streamstate.command_line.user_code import add_code, plan_by_code
 from streamstate.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from streamstate.state_inspect import History, Why
     from streamstate.state_inspect.inputs.key_change import StateChange
-    from streamstate.state_inspect.inputs.shown_rows import InputSides
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_store(parser)
     add_query(parser)
-    parser.add_argument("epoch", metavar="EPOCH", type=past_epoch, help="the epoch: 12, or live-10")
-    parser.add_argument(MORE_WORDS, metavar="COL=VALUE", nargs="*", help="the key, once per key column")
-    add_store_option(parser, required=True)
+    add_epoch(parser)
+    add_key(parser)
     add_table(parser, "the state table, or result (default: the result if it is known, else the only table)")
     add_code(parser, "--code", "; the input rows behind the change are then read again with Spark", mode=None)
     add_json(
@@ -37,18 +41,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from streamstate.state_inspect import open_store
     from streamstate.state_inspect.keys.key_rows import row_number_column
-    from streamstate.state_inspect.keys.key_text import in_words
+    from streamstate.state_inspect.keys.key_text import in_shell
 
     if given.mode is not None and given.code is None:
         raise InvalidArgumentError("--mode is the mode of the query that --code gives. Add --code MODULE:FUNCTION.")
-    history = open_store(given.store, storage_options=storage_options(given))[given.name]
+    history = history_of(given)
     table = given.table or next(iter(history.results()), None)
     number = history.at(given.epoch).epoch
     state = history.live().table(table)
     row_number = row_number_column(state.name, state.key_columns)
-    key = state.table_key.read(given.words, without=row_number, spelling=in_words)
+    key = state.table_key.read(given.words, without=row_number, spelling=in_shell)
     change = (_stored if given.code is None else _with_input)(history, given, number, (state.name, key))
     if given.json:
         print_json(_as_json(history.name, change))
@@ -73,12 +76,7 @@ def _stored(history: History, _given: argparse.Namespace, number: int, asked: _A
 
 def _with_input(history: History, given: argparse.Namespace, number: int, asked: _Asked) -> Why:
     """Return the change with its input rows."""
-    from streamstate.snapshots.spark.session import running_session, session
-    from streamstate.snapshots.store.query_plans.describe import plan_here
-
-    if running_session() is None:
-        session()
-    plan_here(history.recorded.layout, history.name, loaded(*given.code), mode=given.mode, epoch=number)
+    plan_by_code(history, given, number)
     table, key = asked
     return history.why(number, table=table, key=key)
 
@@ -87,29 +85,19 @@ def _as_json(query: str, change: StateChange) -> dict[str, Any]:
     from streamstate.state_inspect.inputs.why import Why
 
     facts = {name: getattr(change, name) for name in ("epoch", "table", "key", "cause", "before", "after", "nearest")}
-    known = {"query": query, **facts, "changes": _records(change.changes)}
+    known = {"query": query, **facts, "changes": records(change.changes)}
     if not isinstance(change, Why):
         return known
     suspects = [vars(suspect) for suspect in change.nondeterministic]
     return {
         **known,
         "input_rows": change.count(),
-        "rows": _rows(change),
+        "rows": shown_rows(change),
         "dropped": change.dropped,
-        "late": _rows(change.late_rows),
+        "late": shown_rows(change.late_rows),
         "moved": change.moved,
         "nondeterministic": suspects,
     }
-
-
-def _rows(found: InputSides) -> dict[str, Any]:
-    return {side: _records(frame) for side, frame in found.shown.items()}
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    from streamstate.state_inspect.frames import frame_tuples
-
-    return [dict(zip(frame.columns, row, strict=True)) for row in frame_tuples(frame)]
 
 
 WHY = Command(
@@ -119,10 +107,11 @@ WHY = Command(
     "With the code of the query, the input rows that fell on the key are read again from the query's sources, and "
     "those that came too late; nothing is written.",
     """
-    streamstate why delays 12 carrier=HA origin=JFK --store store
-    streamstate why delays live-3 carrier=HA origin=JFK --store store --code jobs.delays:build
-    streamstate why delays 12 carrier=HA origin=JFK --store store --code jobs/delays.py:build --json | jq .rows
+    streamstate why store delays 12 carrier=HA origin=JFK
+    streamstate why store delays live-3 carrier=HA origin=JFK --code jobs.delays:build
+    streamstate why store delays 12 carrier=HA origin=JFK --code jobs/delays.py:build --json | jq .rows
     """,
     _arguments,
     _run,
+    ("History.why",),
 )

@@ -25,6 +25,7 @@ extensions = [
     "api_reference",
     "commands_reference",
     "docstrings",
+    "interface_table",
     "magics_reference",
     "tutorial_list",
 ]

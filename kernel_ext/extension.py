@@ -17,8 +17,8 @@ from streamstate.magics.shared import SHARED
 from streamstate.magics.snapshots import SNAPSHOTS
 from streamstate.magics.state import STATE
 from streamstate.magics.statesql import STATESQL
+from streamstate.magics.stream import STREAM_LINE
 from streamstate.magics.stream_cell import STREAM_CELL
-from streamstate.magics.stream_line import STREAM_LINE
 from streamstate.snapshots.checkpoint.bindings import SHARED as SHARED_VARIABLES
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ _SQL = ("--where", "--until", "--edit")
 
 
 class HelpShown(Exception):  # noqa: N818 (nothing went wrong)
-    """The line asked for help, which was printed; there is nothing more to do."""
+    """Help was printed; the line has nothing more to do."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Argument:
     """The spellings of an option; empty for a positional argument."""
     completes: Completes
     choices: tuple[str, ...]
-    values: int
-    """How many values it takes; for a positional argument, 0 means any number."""
+    values: int | None
+    """How many values it takes; None for any number."""
     suggestions: tuple[str, ...] = ()
     """Values to suggest if others are valid too."""
 
@@ -71,6 +71,8 @@ class Verb:
     summary: str
     arguments: Callable[[MagicParser], None]
     run: Callable[[NotebookContext, argparse.Namespace], Any]
+    python: str
+    """The name in Python that does the same, below ``streamstate``."""
 
 
 class MagicParser(argparse.ArgumentParser):
@@ -80,7 +82,7 @@ class MagicParser(argparse.ArgumentParser):
         prog: the magic as it is written, such as ``%state``.
         description: what it does (without a verb); lists show the first line.
         verbs: its verbs.
-        before: what precedes a verb: ``NAME`` (the name of a query) or nothing.
+        before: what may precede a verb, such as ``NAME``.
         epilog: examples, shown as they are.
     """
 
@@ -101,7 +103,7 @@ class MagicParser(argparse.ArgumentParser):
         self.arguments: list[Argument] = []
         self.verbs: dict[str, MagicParser] = {}
         self.verb_places = (1, 0) if before else (0,)
-        """The positions, among the positional arguments, at which a verb may stand."""
+        """The positions of a verb among the positional arguments."""
         self.add("--help", "-h", action=_ShowHelp, nargs=0, help="show this help")
         for verb in verbs:
             self.verbs[verb.name] = MagicParser(
@@ -113,8 +115,8 @@ class MagicParser(argparse.ArgumentParser):
     def add(self, *flags: str, completes: Completes = "", suggestions: Sequence[str] = (), **options: Any) -> None:
         """Add an argument, and what to complete its value with."""
         action = self.add_argument(*flags, **options)
-        default = 1 if action.nargs in (None, "?") else 0
-        count = action.nargs if isinstance(action.nargs, int) else default
+        several = None if action.nargs in ("*", "+") else 1
+        count = action.nargs if isinstance(action.nargs, int) else several
         choices = tuple(str(choice) for choice in action.choices or ())
         self.arguments.append(Argument(tuple(action.option_strings), completes, choices, count, tuple(suggestions)))
 
@@ -129,7 +131,11 @@ class MagicParser(argparse.ArgumentParser):
         at = self.verb_at(words)
         if at is None:
             return self.parse_args(words, argparse.Namespace(verb=None))
-        return self.verbs[words[at]].parse_args(words[at + 1 :], argparse.Namespace(name=words[0] if at else None))
+        verb, name = self.verbs[words[at]], argparse.Namespace(name=words[0] if at else None)
+        # Words of a key may follow options. Help comes first: it needs no other argument.
+        if {"--help", "-h"} & {*words}:
+            return verb.parse_args(words[at + 1 :], name)
+        return verb.parse_intermixed_args(words[at + 1 :], name)
 
     def words(self, line: str, expand: Callable[[str], str] = str) -> list[str]:
         """The line's words, unquoted and with variables expanded."""
@@ -169,10 +175,8 @@ class MagicParser(argparse.ArgumentParser):
         return f"{message}."
 
     def _of_argument(self, name: str, problem: str) -> str:
-        """A problem with one argument, with what the argument is for."""
-        action = next(
-            (known for known in self._actions if name in ("/".join(known.option_strings), known.metavar)), None
-        )
+        """Return a problem with one argument, and the argument's purpose."""
+        action = self._action(name)
         if action is None or not problem.startswith(("expected", "ignored")):
             return f"{name}: {problem}" if problem.endswith((".", "?")) else f"{name}: {problem}."
         if problem.startswith("ignored"):
@@ -182,15 +186,26 @@ class MagicParser(argparse.ArgumentParser):
 
     def _missing(self, name: str) -> str:
         """A required argument that is missing."""
-        action = next((known for known in self._actions if known.metavar == name), None)
-        return f"{name} is missing: {action.help}." if action is not None and action.help else f"{name} is missing."
+        action = self._action(name)
+        assert action is not None  # argparse names one of ours
+        value = f" {action.metavar}" if action.option_strings else ""
+        return f"{name}{value} is missing: {action.help}."
+
+    def _action(self, name: str) -> argparse.Action | None:
+        """Return the argument that argparse calls by a name."""
+        named = (known for known in self._actions if name in ("/".join(known.option_strings), known.metavar))
+        return next(named, None)
 
     def _unrecognized(self, given: str) -> str:
-        """Unknown words, and what was probably meant."""
+        """Return a message for unknown words, with the nearest known one."""
         word = given.split(maxsplit=1)[0].partition("=")[0]  # a value may be a secret
         flags = [flag for argument in self.arguments for flag in argument.flags if flag.startswith("--")]
         if word.startswith("--"):
-            return f"there is no option {word}.{_did_you_mean(word, flags)}\nOptions: {', '.join(flags)}."
+            verbs = f" Verbs: {', '.join(self.verbs)}." if self.verbs else ""
+            near = _did_you_mean(word, [*flags, *self.verbs])
+            return f"there is no option {word}.{near}\nOptions: {', '.join(flags)}.{verbs}"
+        if word in self.verbs:
+            return f"options follow the verb: {self.verbs[word].prog} …."
         verbs = f"{_did_you_mean(word, self.verbs)} Verbs: {', '.join(self.verbs)}." if self.verbs else ""
         return f"unexpected {word!r}.{verbs}\nA value with spaces needs quotes."
 

@@ -91,17 +91,17 @@ class _Line:
     words: list[str]
     """The words before the one at the cursor."""
     fragment: str
-    """The word at the cursor, as far as it is typed."""
+    """The text of the word at the cursor, up to the cursor."""
     query: str = ""
     """The query named before a verb."""
 
 
 def _complete_line(parser: MagicParser, rest: str, notebook: NotebookContext) -> Completed:
-    """The completions of a magic's line, of which ``rest`` is the text between the magic's name and the cursor."""
+    """Return the completions of a magic's line; ``rest`` is its text from the magic's name to the cursor."""
     line = _read(parser, rest)
     names = CompletionValues(notebook, _value_of("--store", line.words))
     argument, before = _argument_at(line)
-    if argument is None or not argument.flags:  # an option that still needs a value is completed with nothing else
+    if argument is None or not argument.flags or argument.values is None:  # another option's value is still missing
         if line.fragment.startswith("--") and "=" in line.fragment:
             return _complete_joined(line, names)
         if line.fragment.startswith("-"):
@@ -173,7 +173,7 @@ def _keys(line: _Line, relation: str, begun: str, names: CompletionValues) -> li
     column, equals, value = begun.partition("=")
     if equals:
         return [f"{column}={known}" for known in names.values(relation, column, value) if known]
-    given = {word.lstrip("\"'").partition("=")[0] for flag, word in pairwise(line.words) if flag == "--key"}
+    given = {word.lstrip("\"'").partition("=")[0] for word in line.words if "=" in word}
     return [f"{name}=" for name in names.key_columns(relation) if name not in given]
 
 
@@ -196,16 +196,17 @@ def _argument_at(line: _Line) -> tuple[Argument | None, list[str]]:
     left = 0
     before: list[str] = []
     for word in line.words:
-        if left:
+        if word in options:
+            pending = options[word]
+            left = len(line.words) if pending.values is None else pending.values
+        elif left:
             left -= 1
-        elif word in options:
-            pending, left = options[word], options[word].values
         elif not word.startswith("--"):
             before.append(word.strip("\"'"))
     if left:
         return pending, before
-    if positional and positional[-1].values == 0:
-        return positional[-1], before
+    if positional and positional[-1].values is None:
+        return positional[min(len(before), len(positional) - 1)], before
     return (positional[len(before)] if len(before) < len(positional) else None), before
 
 

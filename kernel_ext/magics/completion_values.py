@@ -96,7 +96,7 @@ class CompletionValues:
         return _shown(self._history(query), table).key_columns
 
     def values(self, relation: str, column: str, begun: str) -> list[str]:
-        """A few values of a column that begin with a text, sorted, as written after ``--key COLUMN=``."""
+        """A few values of a column that begin with a text, sorted, as written after ``COLUMN=``."""
         query, table, _kind = self._parts(relation)
         return _key_values(self._history(query), table, column, begun)
 
@@ -109,7 +109,7 @@ class CompletionValues:
         return [*(str(epoch) for epoch in reversed(captured[-EPOCHS:])), *named]
 
     def times(self, relation: str) -> list[str]:
-        """When the captured epochs were committed, the newest first, in UTC."""
+        """Return the commit times of the captured epochs, the newest first, in UTC."""
         entries = self._history(self._query(relation)).recorded.entries()[-EPOCHS:]
         committed = [entry.committed_at for entry in reversed(entries) if entry.captured and entry.committed_at]
         return [moment.astimezone(UTC).isoformat() for moment in committed]
@@ -151,7 +151,7 @@ class CompletionValues:
         return relation_of(rest.partition(".")[0]) if query == SHARED and rest else query
 
     def _default_table(self, query: str, kind: str) -> str:
-        """What ``%state NAME`` shows: the result, where it is known."""
+        """Return the table that ``%state NAME`` shows: the result if it is known."""
         return (self._history(query).tables() if kind else self.tables(query))[0]
 
     def _history(self, query: str) -> History:
@@ -163,7 +163,7 @@ class CompletionValues:
 
 
 def _makes_query(value: object) -> bool:
-    """Whether a value may be the code of a streaming query."""
+    """Return True if a value may be the code of a streaming query."""
     function = callable(value) and not isinstance(value, type) and hasattr(value, "__code__")
     return function or bool(getattr(value, "isStreaming", False))
 

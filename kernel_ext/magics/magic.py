@@ -23,6 +23,8 @@ class Magic:
     parser: MagicParser
     run: Callable[[NotebookContext, argparse.Namespace, str], Any]
     """Called with the notebook, the parsed line and the cell (empty for a line magic), unless the line has a verb."""
+    python: tuple[str, ...]
+    """The names in Python that do the same, below ``streamstate``."""
     sql: bool = False
     """Whether the cell is SQL over the store."""
 

@@ -1,4 +1,4 @@
-"""What the magics of one shell share: settings, queries, and the store in use."""
+"""The context that the magics of one shell share: settings, queries, and the store in use."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ServedStore:
 
 
 class NotebookContext:
-    """What the magics that are registered with one shell share."""
+    """The settings, queries and stores that the magics of one shell share."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
@@ -257,13 +257,21 @@ class NotebookContext:
 
 
 def _identity(path: str) -> object:
-    """What distinguishes a store from one that is later created at the same path."""
+    """Return a value that differs for a store that is later created at the same path."""
     local = local_path(path)
     if local is None:
         return None
     first_commit = local / "_queries" / "_delta_log" / f"{0:020}.json"
     found = first_commit.stat() if first_commit.exists() else None
     return found and (found.st_ino, found.st_mtime_ns)
+
+
+def only_query(store: Store, line: str) -> str:
+    """Return the only query of a store; ``line`` is how another one is named."""
+    queries = store.queries()
+    if len(queries) != 1:
+        raise InvalidArgumentError(f"Name a query: {line}. Queries: {', '.join(queries) or 'none yet'}.")
+    return queries[0]
 
 
 def require_cell(cell: str, magic: str, example: str) -> str:

@@ -1,4 +1,4 @@
-"""The progress of magics: what loads into the index, what is captured, and what a statement does in Spark."""
+"""Progress of magics: loading the index, capturing, and running a statement in Spark."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _relation(name: str) -> str:
 
 
 class CaptureProgress:
-    """Displays how much of what a query has committed, or has to reach, is captured; called with its status."""
+    """Progress of a capture towards the newest committed epoch or a given one; called with the query's status."""
 
     def __init__(self, progress: Progress, epoch: int | None = None) -> None:
         self._progress = progress
@@ -68,7 +68,7 @@ def in_spark(shell: InteractiveShell) -> Iterator[None]:
     from streamstate.widgets.progress import working
 
     began = time.monotonic()
-    stays = "the statement's Spark jobs were cancelled. Streaming queries go on."
+    stays = "the statement's Spark jobs were cancelled. Streaming queries continue."
     with working(shell, stays=stays) as progress:
         progress.say("Spark runs the statement")
         yield

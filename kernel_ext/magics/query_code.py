@@ -1,4 +1,4 @@
-"""What the debugging verbs of ``%stream`` share: the query that a line names, its code, and changes to its state."""
+"""Arguments of the verbs of ``%stream`` that run a query again: the query, its code, and changes to its state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_changed_code(parser: MagicParser) -> None:
-    """The changed code of a query, and its output mode."""
+    """Add the changed code of a query, and its output mode."""
     parser.add(
         "code",
         metavar="FRAME_OR_FUNCTION",
@@ -32,20 +32,20 @@ def add_changed_code(parser: MagicParser) -> None:
     parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
 
 
-def add_code(parser: MagicParser) -> None:
-    """The options that name a query's code."""
+def add_code(parser: MagicParser, default: str = "default: the query's own code") -> None:
+    """Add the options that name a query's code."""
     parser.add(
         "--query",
         metavar="VAR",
         type=identifier,
         completes="code",
-        help="the streaming DataFrame, or a function that returns it (default: the query's own code)",
+        help=f"the streaming DataFrame, or a function that returns it ({default})",
     )
     parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
 
 
 def add_edits(parser: MagicParser) -> None:
-    """The options that change a fork's state."""
+    """Add the options that change a fork's state."""
     parser.add("--partitions", metavar="K", type=count, help="repartition the state into this many partitions")
     parser.add(
         "--edit",

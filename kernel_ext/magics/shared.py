@@ -167,4 +167,4 @@ def _text(value: Any) -> str:
     return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
 
 
-SHARED = Magic("line", "shared", _parser(), _run)
+SHARED = Magic("line", "shared", _parser(), _run, python=("shared",))

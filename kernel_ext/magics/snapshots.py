@@ -10,7 +10,7 @@ from streamstate.command_line.argument_types import count
 from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
 from streamstate.magics.magic import Magic
-from streamstate.magics.notebook_context import NotebookContext
+from streamstate.magics.notebook_context import NotebookContext, only_query
 from streamstate.widgets.tables.summary_table import SummaryTable
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def _parser() -> MagicParser:
         verbs=_VERBS,
         before="NAME",
         epilog="Examples:\n  %snapshots\n  %snapshots delays -o epochs\n"
-        "  %snapshots delays keep --last 1000 --one-in 100 --dry-run\n"
+        "  %snapshots delays retain --last 1000 --one-in 100 --dry-run\n"
         "  %snapshots delays compact\n"
-        "  %snapshots delays export exported/delays --epochs 3,5,10:20",
+        "  %snapshots delays export --to exported/delays --epochs 3,5,10..20",
     )
     parser.add("name", metavar="NAME", nargs="?", completes="query", help="a query")
     add_store(parser)
@@ -75,7 +75,7 @@ def _add_common(parser: MagicParser) -> None:
     add_output(parser, "keep the report in a variable")
 
 
-def _keep_arguments(parser: MagicParser) -> None:
+def _retain_arguments(parser: MagicParser) -> None:
     parser.add("--last", metavar="N", type=count, help="keep the N newest epochs")
     parser.add("--since", metavar="T", help="keep epochs committed since then: 2d, 3h, 90m, or 2026-03-01T12:00+01:00")
     parser.add("--one-in", metavar="N", type=count, help="of the other epochs, keep the first of every N numbers")
@@ -83,7 +83,7 @@ def _keep_arguments(parser: MagicParser) -> None:
     _add_common(parser)
 
 
-def _keep(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
+def _retain(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
     """Drop older epochs."""
     __tracebackhide__ = True
     from streamstate.snapshots.store.retention.dropping import keep
@@ -91,7 +91,7 @@ def _keep(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
     policy = {"last": args.last, "since": args.since, "one_in": args.one_in}
     if all(value is None for value in policy.values()):
         raise InvalidArgumentError(
-            "%snapshots NAME keep needs at least one of --last 100, --since 2d and --one-in 10.\n"
+            "%snapshots NAME retain needs at least one of --last 100, --since 2d and --one-in 10.\n"
             "An epoch stays if any of them keeps it. --dry-run reports what would be dropped."
         )
     store, name, options = _chosen_query(notebook, args)
@@ -123,7 +123,7 @@ def _compact(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTabl
 
 
 def _export_arguments(parser: MagicParser) -> None:
-    parser.add("path", metavar="PATH", completes="path", help="the directory of the Delta table")
+    parser.add("--to", metavar="PATH", required=True, completes="path", help="the directory of the Delta table")
     parser.add("--table", completes="table", help="the state table (default: the only one)")
     parser.add("--epochs", metavar="LIST", help="epochs and ranges such as 3,5,10..20 (default: all captured epochs)")
     _add_common(parser)
@@ -139,7 +139,7 @@ def _export(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable
         report = export(
             store,
             name,
-            args.path,
+            args.to,
             table=args.table,
             epochs=args.epochs,
             storage_options=options,
@@ -155,20 +155,27 @@ def _chosen_query(notebook: NotebookContext, args: argparse.Namespace) -> tuple[
     """The store's path, the query (by default the store's only one), and the storage options."""
     store = notebook.open(args.store, args.name, args.storage_options)
     options = notebook.options(store.path)
-    if args.name is not None:
-        return store.path, args.name, options
-    queries = store.queries()
-    if len(queries) != 1:
-        raise InvalidArgumentError(
-            f"Name a query: %snapshots NAME {args.verb.name}. Queries: {', '.join(queries) or 'none yet'}."
-        )
-    return store.path, queries[0], options
+    return store.path, args.name or only_query(store, f"%snapshots NAME {args.verb.name}"), options
 
 
 _VERBS = (
-    Verb("keep", "drop older epochs; those that stay read as before", _keep_arguments, _keep),
-    Verb("compact", "merge small files, and delete those past their grace period", _add_common, _compact),
-    Verb("export", "write epochs as a Delta table, one version per epoch", _export_arguments, _export),
+    Verb(
+        "retain",
+        "drop older epochs; those that stay read as before",
+        _retain_arguments,
+        _retain,
+        "History.retain",
+    ),
+    Verb(
+        "compact",
+        "merge small files, and delete those past their grace period",
+        _add_common,
+        _compact,
+        "History.compact",
+    ),
+    Verb(
+        "export", "write epochs as a Delta table, one version per epoch", _export_arguments, _export, "History.export"
+    ),
 )
 
-SNAPSHOTS = Magic("line", "snapshots", _parser(), _run)
+SNAPSHOTS = Magic("line", "snapshots", _parser(), _run, python=("Store.queries", "History.epochs"))

@@ -40,7 +40,7 @@ class Names(Protocol):
         return []
 
     def times(self, relation: str) -> list[str]:
-        """When they were committed."""
+        """Commit times."""
         return []
 
 

@@ -40,7 +40,7 @@ class Named:
 
 
 class Scan:
-    """What a scan of a statement finds.
+    """The findings of a scan of a statement.
 
     Example:
         >>> Scan("SELECT * FROM delays VERSION AS OF 12 AS d JOIN ").named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from streamstate.command_line.argument_types import identifier
+from streamstate.command_line.argument_types import AT_HELP, epoch_or_time, identifier
 from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
@@ -28,9 +28,9 @@ def _parser() -> MagicParser:
     parser.add(
         "--at",
         metavar="EPOCH",
-        type=_moment,
+        type=epoch_or_time,
         completes="moment",
-        help="the epoch of tables without one in the SQL: 12, live-10, or a time such as 2026-03-01T12:00:00+01:00",
+        help=f"the epoch of tables without one in the SQL: {AT_HELP}",
     )
     parser.add("--engine", choices=("duckdb", "spark"), default="duckdb", help="the SQL engine (default: duckdb)")
     parser.add(
@@ -80,14 +80,4 @@ def _frames(notebook: NotebookContext, query: str, queries: list[str], named: li
     return found | {name: variables[name] for name in named}
 
 
-def _moment(text: str) -> Any:
-    """An argument that names an epoch or a time."""
-    from streamstate.state_inspect.epoch_names import moment
-
-    try:
-        return moment(text)
-    except InvalidArgumentError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-STATESQL = Magic("cell", "statesql", _parser(), _run, sql=True)
+STATESQL = Magic("cell", "statesql", _parser(), _run, python=("Store.sql",), sql=True)

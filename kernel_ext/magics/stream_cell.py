@@ -1,4 +1,4 @@
-"""``%%stream``: a cell that makes a streaming DataFrame becomes a query whose every epoch is captured."""
+"""``%%stream``: start a cell's streaming DataFrame as a query, and capture each epoch."""
 
 from __future__ import annotations
 
@@ -188,4 +188,4 @@ def _last_assigned(shell: Any, cell: str) -> str | None:
     return None
 
 
-STREAM_CELL = Magic("cell", "stream", _parser(), _run)
+STREAM_CELL = Magic("cell", "stream", _parser(), _run, python=("start",))

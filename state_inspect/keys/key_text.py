@@ -188,26 +188,16 @@ def in_magic(key: Mapping[str, Any]) -> str:
 
     Example:
         >>> in_magic({"carrier": "UA", "name": "O'Hare"})
-        '--key carrier=UA --key "name=O\'Hare"'
+        'carrier=UA "name=O\'Hare"'
     """
-    return " ".join(f"--key {magic_word(f'{name}={spelled(value)}')}" for name, value in key.items())
+    return " ".join(magic_word(f"{name}={spelled(value)}") for name, value in key.items())
 
 
 def in_shell(key: Mapping[str, Any]) -> str:
-    """Return a key as options of a command in a terminal.
-
-    Example:
-        >>> print(in_shell({"carrier": "UA", "legs": ["EWR"]}))
-        --key carrier=UA --key 'legs=["EWR"]'
-    """
-    return " ".join(f"--key {shlex.quote(f'{name}={spelled(value)}')}" for name, value in key.items())
-
-
-def in_words(key: Mapping[str, Any]) -> str:
     """Return a key as words of a command in a terminal.
 
     Example:
-        >>> print(in_words({"carrier": "UA", "legs": ["EWR"]}))
+        >>> print(in_shell({"carrier": "UA", "legs": ["EWR"]}))
         carrier=UA 'legs=["EWR"]'
     """
     return " ".join(shlex.quote(f"{name}={spelled(value)}") for name, value in key.items())

@@ -99,7 +99,7 @@ def test_tab_completes_in_the_middle_of_a_cell(lab: Lab, stored: Path) -> None:
     lab.server.write("tab.ipynb", f"%load_ext streamstate\n%config StreamState.store = {str(stored)!r}", "")
     lab.open("tab.ipynb")
     lab.run_cell(0)
-    lab.set_source(1, "x = 1\ny = %state delays --a")
+    lab.set_source(1, "x = 1\ny = %state delays d")
     editor = lab.page.locator(".jp-Notebook-cell").nth(1).locator(".cm-content")
     editor.click()
     lab.page.keyboard.press("Control+End")
@@ -107,7 +107,7 @@ def test_tab_completes_in_the_middle_of_a_cell(lab: Lab, stored: Path) -> None:
     choices = lab.page.locator(".jp-Completer-match")
     expect(choices.first).to_be_visible()
     picture(lab, "tab")
-    assert sorted(choices.all_inner_texts()) == ["--as-of", "--at"]
-    choices.get_by_text("--at").click()
-    wait_until(lambda: editor.inner_text().endswith("y = %state delays --at"), "the completion")
-    assert editor.inner_text() == "x = 1\ny = %state delays --at"
+    assert sorted(choices.all_inner_texts()) == ["dashboard", "diff"]
+    choices.get_by_text("diff").click()
+    wait_until(lambda: editor.inner_text().endswith("y = %state delays diff"), "the completion")
+    assert editor.inner_text() == "x = 1\ny = %state delays diff"

@@ -156,7 +156,7 @@ def test_without_the_clipboard_a_text_can_be_selected(show: Show) -> None:
     panel.get_by_role("button", name="Copy as magic").click()
     expect(panel.get_by_text("Select the text and copy it")).to_be_visible()
     page.context.clear_permissions()
-    expect(panel.get_by_role("group", name="As magic")).to_contain_text("%state delays.op0 --store")
+    expect(panel.get_by_role("group", name="As magic")).to_contain_text("%state delays.op0 key ")
 
 
 def test_changed_rows_are_marked_and_counted(show: Show, delays: ss.History) -> None:

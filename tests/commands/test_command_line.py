@@ -59,7 +59,17 @@ def test_invalid_usage_exits_with_2(command: Command, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(
     "line",
-    ["ls {}", "ls {} q", "show {} q", "sql {} 'SELECT 1'", "diff {} q 0 1", "keep {} q --last 1", "export {} q --to x"],
+    [
+        "ls {}",
+        "ls {} q",
+        "show {} q",
+        "key {} q a=1",
+        "compact {} q",
+        "sql {} 'SELECT 1'",
+        "diff {} q 0 1",
+        "retain {} q --last 1",
+        "export {} q --to x",
+    ],
 )
 def test_an_error_is_a_few_lines_and_exits_with_1(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -101,7 +111,7 @@ def test_an_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch, store: Pat
         ("follow --help", "pyarrow pandas duckdb deltalake pyspark panel IPython prometheus_client obstore"),
         ("ls {}", "pyspark panel IPython prometheus_client obstore"),
         ("sql {} 'FROM q'", "pyspark panel IPython prometheus_client obstore"),
-        ("keep {} q --last 5", "pyspark panel IPython prometheus_client obstore"),
+        ("retain {} q --last 5", "pyspark panel IPython prometheus_client obstore"),
     ],
 )
 def test_a_command_loads_only_what_it_needs(line: str, unused: str, store: Path) -> None:

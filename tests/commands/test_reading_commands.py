@@ -94,18 +94,18 @@ def test_show_says_how_many_rows_there_are(store: str, capsys: pytest.CaptureFix
     assert errors == "1 of 2 rows of op0 at epoch 3; --limit shows more\n"
 
 
-def test_show_prints_a_key_and_its_history(store: str, rows: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_key_prints_its_row_or_its_history(store: str, rows: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """A key that is missing has no row."""
-    assert rows("show", store, "q", "--key", "key=c") == [{"key": "c", "value": 7}]
-    assert rows("show", store, "q", "--at", "0", "--key", "key=c") == []
-    history = rows("show", store, "q", "--key", "key=a", "--history")
+    assert rows("key", store, "q", "--at", "live", "key=c") == [{"key": "c", "value": 7}]
+    assert rows("key", store, "q", "key=c", "--at", "0") == []
+    history = rows("key", store, "q", "key=a")
     assert [(row["epoch"], row["change"], row["value"]) for row in history] == [
         (0, "put", 1),
         (1, "put", 3),
         (3, "keyframe", 3),
     ]
-    assert main(["show", store, "q", "--history"]) == 1
-    assert "needs a value for at least one column.\nFor example: --key key=" in capsys.readouterr().err
+    assert main(["key", store, "q"]) == 1
+    assert "needs a value for at least one column.\nFor example: key=" in capsys.readouterr().err
 
 
 def test_the_example_of_a_key_error_runs_in_a_shell(
@@ -113,10 +113,10 @@ def test_the_example_of_a_key_error_runs_in_a_shell(
 ) -> None:
     """An error quotes it for a shell, not for a magic."""
     synthetic.write(tmp_path / "store", [{"it's {$HOME}": 1}])
-    assert main(["show", str(tmp_path / "store"), "q", "--key", "x=1"]) == 1
-    example = capsys.readouterr().err.partition("--key")
-    options = shlex.split("--key" + example[2].partition("\n")[0].rstrip("."))
-    assert rows("show", tmp_path / "store", "q", *options) == [{"key": "it's {$HOME}", "value": 1}]
+    assert main(["key", str(tmp_path / "store"), "q", "x=1"]) == 1
+    example = capsys.readouterr().err.rpartition("For example: ")[2]
+    words = shlex.split(example.partition("\n")[0])
+    assert rows("key", tmp_path / "store", "q", *words, "--at", "live") == [{"key": "it's {$HOME}", "value": 1}]
 
 
 def test_sql_reads_any_epoch(store: str, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,18 +152,28 @@ def test_diff_prints_changed_keys(store: str, rows: Any, capsys: pytest.CaptureF
     assert capsys.readouterr().out == "op0 from epoch 1 to 3: 1 added, 1 removed, 0 changed\n"
 
 
-def test_keep_drops_epochs(tmp_path: Path, rows: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_retain_drops_epochs(tmp_path: Path, rows: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """A dry run drops nothing; without a policy nothing happens."""
     store = str(tmp_path / "store")
     synthetic.write(tmp_path / "store", STATES)
-    assert main(["keep", store, "q"]) == 1
+    assert main(["retain", store, "q"]) == 1
     assert "--last" in capsys.readouterr().err
-    assert rows("keep", store, "q", "--last", 1, "--dry-run")[0]["dropped"] == [0, 1]
-    (report,) = rows("keep", store, "q", "--last", 1)
+    assert rows("retain", store, "q", "--last", 1, "--dry-run")[0]["dropped"] == [0, 1]
+    (report,) = rows("retain", store, "q", "--last", 1)
     assert (report["query"], report["dropped"], report["kept"], report["dry_run"]) == ("q", [0, 1], 1, False)
     assert ss.open_store(store)["q"].captured() == [3]
-    assert main(["keep", store, "q", "--last", "1"]) == 0
+    assert main(["retain", store, "q", "--last", "1"]) == 0
     assert capsys.readouterr().out.startswith("q: dropped 0 epochs, 1 kept")
+
+
+def test_compact_prints_its_tables(tmp_path: Path, rows: Any) -> None:
+    """The same as ``compact`` returns, and every epoch reads as before."""
+    store = str(tmp_path / "store")
+    synthetic.write(tmp_path / "store", STATES)
+    before = rows("show", store, "q", "--at", 1)
+    tables = {row["table"]: (row["files_before"], row["files_after"]) for row in rows("compact", store, "q")}
+    assert tables["op0"][1] <= tables["op0"][0] == 3
+    assert rows("show", store, "q", "--at", 1) == before
 
 
 def test_export_writes_versions(store: str, tmp_path: Path, rows: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import synthetic
@@ -28,11 +27,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_without_code_it_says_what_the_store_knows(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Needs neither Spark nor Java; on standard error it says what would show the input."""
-    assert main(["why", "q", "1", "--store", store, "key=a"]) == 0
+    assert main(["why", store, "q", "1", "key=a"]) == 0
     output, errors = capsys.readouterr()
     assert output == "op0, key=a, epoch 1; cause: input\nbefore: key=a, value=1\nafter:  key=a, value=3\n"
     assert errors == "--code MODULE:FUNCTION shows the input rows behind it\n"
-    assert main(["why", "q", "live", "--store", store, "key=b", "--json"]) == 0
+    assert main(["why", store, "q", "live", "--json", "key=b"]) == 0
     known = json.loads(capsys.readouterr().out)
     assert (known["epoch"], known["cause"], known["nearest"]) == (2, None, [1, None])
     assert known["before"] == known["after"] == {"key": "b", "value": 2}
@@ -46,7 +45,7 @@ def test_with_code_it_prints_the_input_rows(
     _, store = counted
     job = tmp_path / "job.py"
     job.write_text(JOB.format(folder=str(store.parent / "input"), more=""), encoding="utf-8")
-    why = ["why", "counts", "2", "k=k1", "--store", str(store), "--code", f"{job}:build"]
+    why = ["why", str(store), "counts", "2", "k=k1", "--code", f"{job}:build"]
     assert main(why) == 0
     output, errors = capsys.readouterr()
     lines = output.splitlines()
@@ -75,13 +74,5 @@ def test_errors_say_what_would_be_right(
     store: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     """On standard error, with exit status 1."""
-    assert main(["why", *arguments, "--store", store]) == 1
+    assert main(["why", store, *arguments]) == 1
     assert message in capsys.readouterr().err
-
-
-def test_the_store_is_an_option_that_is_required(capsys: pytest.CaptureFixture[Any]) -> None:
-    """The error is that of invalid usage."""
-    with pytest.raises(SystemExit) as raised:
-        main(["why", "q", "1", "key=a"])
-    assert raised.value.code == 2
-    assert "--store" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_the_rows_of_a_session(spark: SparkSession, bare_shell: Shell, tmp_path:
         assert why.count() == len(session.new)
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 'store')!r}")
     window = json.dumps(session.key, default=str)
-    why = bare_shell.run(f"%state q --key user=a --key 'session_window={window}' --why 2")
+    why = bare_shell.run(f"%state q why 2 user=a 'session_window={window}'")
     assert ids(why.sides) == [sorted(session.new)]
     assert set(ids(history.late(2).sides)[0]) == set(files[2].id[files[2].ts + GAP <= watermark_before(history, 2)])
     shown = history.why(2, table="result", user="a", session_window=session.key)

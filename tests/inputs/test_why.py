@@ -263,17 +263,17 @@ def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Pat
     with pytest.raises(InvalidArgumentError, match="keep"):
         history.late(2).longer_delay(2)
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 'store')!r}")
-    assert bare_shell.run("%state q --late 2").count() == history.late(2).count()
-    assert len(bare_shell.run("%state q --inputs 2")) < 300
+    assert bare_shell.run("%state q late 2").count() == history.late(2).count()
+    assert len(bare_shell.run("%state q inputs 2")) < 300
     assert "of 300 rows" in bare_shell.printed
-    bare_shell.run("%state q --inputs 2 -o found")
+    bare_shell.run("%state q inputs 2 -o found")
     assert bare_shell.names["found"].count() == 300
-    key = f"--key user=a --key 'hour={json.dumps(hour, default=str)}'"
-    assert bare_shell.run(f"%state q {key} --why 2").count() == ended.count()
-    assert "--key" in bare_shell.fails("%state q --why 2", InvalidArgumentError)
-    assert "--inputs" in bare_shell.fails("%state q --late 2 --source 0", InvalidArgumentError)
+    key = f"user=a 'hour={json.dumps(hour, default=str)}'"
+    assert bare_shell.run(f"%state q why 2 {key}").count() == ended.count()
+    assert "For example: " in bare_shell.fails("%state q why 2", InvalidArgumentError)
+    assert "no option --source" in bare_shell.fails("%state q late 2 --source 0", InvalidArgumentError)
     _check_epochs_that_cannot_be_read(history, bare_shell, folder / "left" / "2.parquet")
-    assert "no source" in bare_shell.fails("%state q --inputs 2 --source other", InvalidArgumentError)
+    assert "no source" in bare_shell.fails("%state q inputs 2 --source other", InvalidArgumentError)
 
 
 def _check_epochs_that_cannot_be_read(history: ss.History, shell: Shell, file: Path) -> None:
@@ -281,7 +281,7 @@ def _check_epochs_that_cannot_be_read(history: ss.History, shell: Shell, file: P
     written = file.stat()
     os.utime(file, (1, 1))
     try:
-        shell.run("%state q --late 1..2 -o rows")
+        shell.run("%state q late 1..2 -o rows")
         rows = shell.names["rows"]
         assert rows["dropped"].tolist() == [history.late(1).count(), pd.NA]
         assert "2.parquet was changed" in rows["missing"][1]
@@ -291,8 +291,8 @@ def _check_epochs_that_cannot_be_read(history: ss.History, shell: Shell, file: P
         os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
     with pytest.raises(UnknownEpochError):
         history.late_counts([99])
-    assert f"{rows['dropped'][0]:,} were dropped" in repr(shell.run("%state q --late 0..1"))
-    shown = shell.run("%state q --late")
+    assert f"{rows['dropped'][0]:,} were dropped" in repr(shell.run("%state q late 0..1"))
+    shown = shell.run("%state q late")
     assert shown.rows["epoch"].tolist() == history.captured()
     assert shown.rows["missing"].isna().all()
 

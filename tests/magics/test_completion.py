@@ -17,6 +17,7 @@ from synthetic import write
 
 from streamstate.magics import completion_values
 
+STATE_VERBS = ["at", "key", "diff", "why", "inputs", "late", "timeline", "dashboard", "save", "serve"]
 EPOCHS = ["4", "3", "2", "1", "0", "live", "live-1", "live-2", "live-3", "live-4"]
 
 
@@ -30,15 +31,19 @@ def reader(bare_shell: Shell, counted: tuple[Path, Path]) -> Shell:
 @pytest.mark.parametrize(
     ("cell", "expected"),
     [
-        ("%state counts --as|", ["--as-of"]),
-        ("x = %state counts --hi|", ["--history"]),
+        ("%state counts at 3 --wh|", ["--where"]),
+        ("x = %state counts ti|", ["timeline"]),
+        ("%state counts |", STATE_VERBS),
         ("%state co|", ["counts"]),
         ("%state counts.|", ["counts.op0"]),
         ("%snapshots c|", ["counts", "compact"]),
-        ("%state counts --at |", EPOCHS),
-        ("%state counts --diff 1 |", EPOCHS),
-        ("%state counts --top 3 --by |", ["k", "count", "sum", "count_2", "max"]),
-        ("%state counts --key |", ["k="]),
+        ("%state counts at 1|", ["1"]),
+        ("%state counts key k=k1 --at li|", EPOCHS[5:]),
+        ("%state counts diff 1 |", EPOCHS),
+        ("%state counts why |", EPOCHS),
+        ("%state counts at 4 --limit 3 --by |", ["k", "count", "sum", "count_2", "max"]),
+        ("%state counts key |", ["k="]),
+        ("%state counts why 3 |", ["k="]),
         ("%stream st|", ["status", "stop", "step"]),
         ("%stream wait --t|", ["--timeout"]),
         ("%%stream x --mode |\nframe", ["update", "append", "complete"]),
@@ -64,18 +69,18 @@ def test_words_are_completed(reader: Shell, cell: str, expected: list[str]) -> N
     [
         ("%state se|", ["serve"]),
         ("%state serve --p|", ["--port"]),
-        ("%state counts --at=li|", ["live", "live-1", "live-2", "live-3", "live-4"]),
-        ("%state counts --at=4|", ["4"]),
-        ("%state counts --key k=only|", ["k=only0", "k=only1", "k=only2", "k=only3", "k=only4"]),
-        ('%state counts --key "k=only4|', ["k=only4"]),
-        ("%state counts --key k=none|", ["%never"]),
-        ("%state counts --key k=k1 --key |", ["%never"]),
-        ('%state counts --where "max > 1 and cou|', ["count", "count_2"]),
-        ("%state --at 1 counts --b|", ["--by"]),
-        ("for name in names:\n    found = %state counts --di|", ["--diff"]),
+        ("%state counts key k=k1 --at=li|", ["live", "live-1", "live-2", "live-3", "live-4"]),
+        ("%state counts key k=k1 --at=4|", ["4"]),
+        ("%state counts key k=only|", ["k=only0", "k=only1", "k=only2", "k=only3", "k=only4"]),
+        ('%state counts key "k=only4|', ["k=only4"]),
+        ("%state counts key k=none|", ["%never"]),
+        ("%state counts key k=k1 |", ["%never"]),
+        ('%state counts at 4 --where "max > 1 and cou|', ["count", "count_2"]),
+        ("%state counts why 1 k=k1 --sto|", ["--store", "--storage-option"]),
+        ("for name in names:\n    found = %state counts di|", ["diff"]),
         ("x = 1\n%state co|\ny = 2", ["counts"]),
         ("self.x = %state co|", ["counts"]),
-        ("%state counts \\\n   --hi|", ["--history"]),
+        ("%state counts \\\n   ti|", ["timeline"]),
         ("%stream wait --timeout 3 --ep|", ["--epoch"]),
         ("%stream attach x --every |", ["1", "10", "1s", "10s", "1m"]),
         ("%%stream x --trigger av|\nframe", ["available-now"]),
@@ -88,7 +93,7 @@ def test_words_are_completed(reader: Shell, cell: str, expected: list[str]) -> N
         ("%%statesql\nSELECT * FROM counts.history WHERE _va|", ["_valid_from", "_valid_to"]),
         ("%%statesql\nSELECT _ch| FROM counts.changes", ["_change"]),
         ("\n\n%%statesql\nSELECT su| FROM counts", ["sum"]),
-        ("%snapshots counts export out --table |", ["op0"]),
+        ("%snapshots counts export --to out --table |", ["op0"]),
     ],
 )
 def test_values_are_completed(reader: Shell, cell: str, expected: list[str]) -> None:
@@ -106,9 +111,9 @@ def test_completed_values_are_quoted(bare_shell: Shell, tmp_path: Path) -> None:
     awkward = ["two words", 'a "b" c', "it's", "{k}", "$k", "back\\slash", "naïve 🛫"]
     write(tmp_path / "s", [dict.fromkeys(awkward, 1)])
     bare_shell.run("k = 'filled in'")
-    found = bare_shell.completions(f"%state q --store {tmp_path}/s --key key=|")
+    found = bare_shell.completions(f"%state q key --store {tmp_path}/s key=|")
     assert len(found) == len(awkward)
-    keys = [bare_shell.run(f"%state q --store {tmp_path}/s --key {value}")["key"] for value in found]
+    keys = [bare_shell.run(f"%state q key --store {tmp_path}/s {value} --at live")["key"] for value in found]
     assert sorted(keys) == sorted(awkward)
 
 
@@ -118,12 +123,12 @@ def test_windows_and_nulls_are_offered_as_keys(bare_shell: Shell, tmp_path: Path
     Written(tmp_path / "s", "q", {"op0": (columns, 1)}).add(
         {"op0": {(Window(START + at * MINUTE),): (at,) for at in range(3)}}
     )
-    line = f"%state q --store {tmp_path}/s --key window="
+    line = f"%state q key --store {tmp_path}/s window="
     starts = [f"2026-11-26T09:5{at}:00Z" for at in (1, 2, 3)]
     for _ in range(2):
         found = bare_shell.completions(f"{line}2026-11-26T09:5|")
         assert found == [f"window={start}" for start in starts]
-        assert [bare_shell.run(f"%state q --store {tmp_path}/s --key {key}")["n"] for key in found] == [0, 1, 2]
+        assert [bare_shell.run(f"%state q key --store {tmp_path}/s {key} --at live")["n"] for key in found] == [0, 1, 2]
     assert not [text for text in bare_shell.completions(f"{line}2027|") if "2027" in text]
 
 
@@ -134,13 +139,13 @@ def test_few_rows_are_read_for_values(bare_shell: Shell, tmp_path: Path, monkeyp
     monkeypatch.setattr(completion_values, "OFFERED", 10_000)
     write(tmp_path / "s", [{f"old{number:06}": 1 for number in range(1000)}, {"new": 1}])
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 's')!r}")
-    assert bare_shell.completions("%state q --key key=n|") == ["key=new"]
-    assert 0 < len(bare_shell.completions("%state q --key key=old|")) <= 100
+    assert bare_shell.completions("%state q key key=n|") == ["key=new"]
+    assert 0 < len(bare_shell.completions("%state q key key=old|")) <= 100
     index = bare_shell.notebook.open()["q"].recorded.index
     assert index.held("q", "op0") is None
-    assert bare_shell.run("%state q --at 0 --key key=old000001")["value"] == 1
+    assert bare_shell.run("%state q key key=old000001 --at 0")["value"] == 1
     assert index.held("q", "op0") is not None
-    assert bare_shell.completions("%state q --key key=|") == ["key=new"]
+    assert bare_shell.completions("%state q key key=|") == ["key=new"]
 
 
 def test_directories_of_the_right_kind_come_first(bare_shell: Shell, tmp_path: Path) -> None:
@@ -159,7 +164,7 @@ def test_directories_of_the_right_kind_come_first(bare_shell: Shell, tmp_path: P
 def test_epochs_are_bounded_and_newest_first(bare_shell: Shell, tmp_path: Path) -> None:
     """At most a hundred epochs are listed."""
     write(tmp_path / "s", [{"a": epoch} for epoch in range(130)], commit_every=130)
-    found = bare_shell.completions(f"%state q --store {tmp_path}/s --at |")
+    found = bare_shell.completions(f"%state q why --store {tmp_path}/s |")
     assert found[:2] == ["129", "128"]
     assert sum(name.isdigit() for name in found) == 100
     assert "live-100" in found
@@ -168,7 +173,7 @@ def test_epochs_are_bounded_and_newest_first(bare_shell: Shell, tmp_path: Path) 
 def test_completion_changes_nothing(reader: Shell, tmp_path: Path) -> None:
     """The store in use stays the same."""
     write(tmp_path / "other", [{"a": 1}])
-    assert reader.completions(f"%state q --store {tmp_path}/other --at |")[0] == "0"
+    assert reader.completions(f"%state q at --store {tmp_path}/other |")[0] == "0"
     assert reader.completions("%state co|") == ["counts"]
 
 
@@ -183,7 +188,7 @@ def test_completion_does_not_import_pyspark(tmp_path: Path) -> None:
         "shell = InteractiveShell.instance()\n"
         "shell.run_line_magic('load_ext', 'streamstate')\n"
         f"shell.run_line_magic('config', {setting!r})\n"
-        "for cell in ('%state q --at ', '%%stream x --sql\\nSELECT * FROM ', '%stream wait ', '%state q --key key='):\n"
+        "for cell in ('%state q at ', '%%stream x --sql\\nSELECT * FROM ', '%stream wait ', '%state q key key='):\n"
         "    with provisionalcompleter():\n"
         "        list(shell.Completer.completions(cell, len(cell)))\n"
         "from streamstate.snapshots.spark.session import running_session\n"
@@ -202,7 +207,7 @@ def test_spark_sql_completes_views(reader: Shell, spark: SparkSession, source: S
 
 
 @pytest.mark.exhaustive
-@given(st.text(st.sampled_from("%state counts--key=at\"' {}$\\\n.|wheronq"), max_size=60))
+@given(st.text(st.sampled_from("%state counts--keykey=at\"' {}$\\\n.|wheronq"), max_size=60))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_completion_never_fails(reader: Shell, text: str) -> None:
     """Incomplete and invalid lines raise no error."""
@@ -210,14 +215,14 @@ def test_completion_never_fails(reader: Shell, text: str) -> None:
 
 
 def test_all_verbs_are_completed(reader: Shell) -> None:
-    """The first word after %stream is a verb."""
+    """The first word after %stream is a verb, and the first after a query of %state."""
     running = ["list", "status", "wait", "stop", "restart", "attach", "check", "migrate", "rescale", "promote"]
     assert reader.completions("%stream |") == [*running, "fork", "step", "back", "debug", "replay", "audit"]
 
 
 def test_completion_through_the_deprecated_interface(reader: Shell) -> None:
     """Terminals and older kernels use ``shell.complete``."""
-    line = "%state counts --at "
+    line = "%state counts diff 1 "
     with pytest.warns(PendingDeprecationWarning):
         found = reader.ipython.complete("", line, len(line))[1]
     assert found == EPOCHS
@@ -225,7 +230,7 @@ def test_completion_through_the_deprecated_interface(reader: Shell) -> None:
 
 def test_without_a_store_only_options_are_completed(bare_shell: Shell) -> None:
     """A missing store is not an error."""
-    assert bare_shell.completions("%state --a|") == ["--at", "--as-of"]
+    assert bare_shell.completions("%state --s|") == ["--store", "--storage-option"]
     assert "counts" not in bare_shell.completions("%state co|")
 
 
@@ -241,4 +246,4 @@ def test_unloading_removes_completion(reader: Shell) -> None:
     from streamstate.extension import unload
 
     unload(reader.ipython)
-    assert "--as-of" not in reader.completions("%state counts --as|")
+    assert "timeline" not in reader.completions("%state counts tim|")

@@ -120,7 +120,7 @@ def test_invalid_lines_create_nothing(ran: Shell) -> None:
     ran.run("%stream fork counts --at 1 --as a")
     ran.fails('%stream step a --until "n > 1" --key k=a', InvalidArgumentError)
     ran.fails("%stream back a --epochs 5", InvalidArgumentError)
-    ran.fails("%stream replay counts --from 3 --to 2 --as b", InvalidArgumentError)
+    ran.fails("%stream replay counts --epochs 3..2 --as b", InvalidArgumentError)
     assert "--epochs A..B" in ran.fails("%stream replay counts --as b", InvalidArgumentError)
     for verb in ("replay counts --as b", "audit counts"):
         assert "both ends included" in ran.fails(f"%stream {verb} --epochs 3..2", InvalidArgumentError)

@@ -62,7 +62,7 @@ def test_an_interrupt_ends_only_the_wait(notebook: tuple[Kernel, Path]) -> None:
 
     result = kernel.run("%stream wait counts --epoch 1", when=bar)
     assert result.failed == "KeyboardInterrupt"
-    assert result.traceback == "KeyboardInterrupt: only the wait ended. counts goes on."
+    assert result.traceback == "KeyboardInterrupt: only the wait ended. counts continues."
     assert result.outputs()[0]["text/plain"].startswith("Interrupted. counts is running: captured up to epoch 0")
     add(folder, 1)
     result = kernel.works("%stream wait counts --epoch 1 -o reached")
@@ -94,7 +94,7 @@ def test_nothing_is_printed_from_the_background(notebook: tuple[Kernel, Path], t
 def test_the_kernel_completes_and_shows_help(notebook: tuple[Kernel, Path]) -> None:
     """Completion works through the kernel's protocol. ``?`` and ``--help`` show the same text."""
     kernel, _folder = notebook
-    assert kernel.completions("x = 1\n%state counts --at |") == ["0", "live"]
+    assert kernel.completions("x = 1\n%state counts diff |") == ["0", "live"]
     assert kernel.completions("%stream stop c|") == ["counts"]
     assert kernel.completions("%%statesql\nSELECT c.| FROM counts c") == ["c.k", "c.count"]
     printed = kernel.works("%state --help").printed.strip()

@@ -223,7 +223,7 @@ def _is_bar(message: dict[str, Any]) -> bool:
 def test_loading_a_long_history_shows_a_bar_and_leaves_a_line(kernel: Kernel, store: Path) -> None:
     """One display is updated in place, without widgets, and keeps only the last line."""
     kernel.works("from streamstate.widgets import progress; progress.SHOW_AFTER = 0")
-    result = kernel.works(f"top = %state q --store {store} --at 1 --top 3 --by value")
+    result = kernel.works(f"top = %state q at 1 --store {store} --limit 3 --by value")
     assert any(_is_bar(message) for message in result.messages)
     assert not any(message["header"]["msg_type"].startswith("comm") for message in result.messages)
     outputs = result.outputs()
@@ -232,7 +232,7 @@ def test_loading_a_long_history_shows_a_bar_and_leaves_a_line(kernel: Kernel, st
     assert "<progress" not in outputs[0]["text/html"]
     assert result.printed == ""
     assert kernel.value("len(top)") == "3"
-    assert kernel.works("top = %state q --at 0 --top 3 --by value").outputs() == []
+    assert kernel.works("top = %state q at 0 --limit 3 --by value").outputs() == []
 
 
 @pytest.mark.slow
@@ -240,11 +240,11 @@ def test_after_an_interrupted_load_the_next_call_works(kernel: Kernel, store: Pa
     """The interrupt is reported in one line, and later results are correct."""
     kernel.works("from streamstate.widgets import progress; progress.SHOW_AFTER = 0")
     kernel.works("%reload_ext streamstate")
-    result = kernel.run(f"%state q --store {store} --at 1 --top 3 --by value", when=_is_bar)
+    result = kernel.run(f"%state q at 1 --store {store} --limit 3 --by value", when=_is_bar)
     assert result.failed == "KeyboardInterrupt"
     assert result.traceback == "KeyboardInterrupt: what was loaded before is kept. Run the line again to load the rest."
     assert [list(data) for data in result.outputs()] == [["text/plain", "text/html"]]
     assert result.outputs()[0]["text/plain"].startswith(("Interrupted. Loading q.op0", "Interrupted. Sorting"))
-    kernel.works("top = %state q --at 1 --top 3 --by value")
+    kernel.works("top = %state q at 1 --limit 3 --by value")
     assert kernel.value("list(top['value'])") == str([KEYS, KEYS - 1, KEYS - 2])
-    assert kernel.value("len(get_ipython().run_line_magic('state', 'q --key key=key0000007 --history'))") == str(EPOCHS)
+    assert kernel.value("len(get_ipython().run_line_magic('state', 'q key key=key0000007'))") == str(EPOCHS)

@@ -27,7 +27,7 @@ def shell(bare_shell: Shell, tmp_path: Path) -> Shell:
 
 def test_a_window_is_shown_whole(shell: Shell) -> None:
     """Pandas would cut it after fifty characters; the tooltip has both ends."""
-    found = shell.run("%state q --at 1 --top 3 --by b")
+    found = shell.run("%state q at 1 --limit 3 --by b")
     for text in (repr(found), found._repr_html_()):
         assert f"{NOON.astimezone():%Y-%m-%d %H:%M} +1h" in text
         assert "..." not in text
@@ -41,13 +41,13 @@ def test_null_and_nan_are_told_apart(bare_shell: Shell, tmp_path: Path) -> None:
     queries = Written(tmp_path / "store", "q", {"op0": ({"k": pa.string(), "x": pa.float64()}, 1)})
     queries.add({"op0": {("a",): (None,), ("b",): (NAN,), (None,): (1.5,)}})
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 'store')!r}")
-    for cell in ("%state q --at 0", "%%statesql\nFROM q ORDER BY k"):
+    for cell in ("%state q at 0", "%%statesql\nFROM q ORDER BY k"):
         assert repr(bare_shell.run(cell)).split() == ["k", "x", "a", "null", "b", "nan", "null", "1.5"]
 
 
 def test_what_is_computed_from_it_is_an_ordinary_frame(shell: Shell) -> None:
     """And what is changed in it is shown."""
-    found = shell.run("%state q --at 1")
+    found = shell.run("%state q at 1")
     assert type(found.head(1)) is type(found.copy()) is type(found[found["b"].isna()]) is pd.DataFrame
     found["new"] = 7
     assert "7" in repr(found)
@@ -73,6 +73,6 @@ def test_only_the_first_rows_are_shown(bare_shell: Shell, tmp_path: Path) -> Non
     queries = Written(tmp_path / "store", "q", {"op0": ({"k": pa.int64(), "x": pa.float64()}, 1)})
     queries.add({"op0": {(key,): (None,) for key in range(MOST + 1)}})
     bare_shell.run(f"%config StreamState.store = {str(tmp_path / 'store')!r}")
-    shown = bare_shell.run("%state q --at 0 -o rows")._repr_html_()
+    shown = bare_shell.run("%state q at 0 -o rows")._repr_html_()
     assert f"The first {MOST} of {MOST + 1} rows" in shown
     assert shown.count("<tr>") == MOST + 1

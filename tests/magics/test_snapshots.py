@@ -1,4 +1,4 @@
-"""``%snapshots NAME keep | compact | export``: retention, compaction and exports from a notebook."""
+"""``%snapshots NAME retain | compact | export``: retention, compaction and exports from a notebook."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ def shell(bare_shell: Shell, tmp_path: Path) -> Shell:
 
 def test_keep_drops_the_other_epochs(shell: Shell, tmp_path: Path) -> None:
     """The table has the numbers of dropped and kept epochs, and -o assigns the report. A dry run changes nothing."""
-    dry_run = shell.run("%snapshots q keep --last 3 --one-in 5 --dry-run")
+    dry_run = shell.run("%snapshots q retain --last 3 --one-in 5 --dry-run")
     assert next(iter(dry_run))["would drop"] == 7
     assert len(shell.run("%snapshots q")) == 12
-    table = shell.run("%snapshots q keep --last 3 --one-in 5 -o report")
+    table = shell.run("%snapshots q retain --last 3 --one-in 5 -o report")
     assert (next(iter(table))["dropped"], next(iter(table))["kept"]) == (7, 5)
     assert isinstance(shell.names["report"], ss.RetentionReport)
     assert shell.run("%snapshots q")["epoch"].tolist() == [0, 5, 9, 10, 11]
     assert shell.run("%snapshots")[["epochs", "gaps"]].iloc[0].tolist() == [5, 0]
-    assert "dropped by retention" in shell.fails("%state q --at 3", LookupError)
+    assert "dropped by retention" in shell.fails("%state q at 3", LookupError)
 
 
 def test_steps_are_shown(shell: Shell, shown_at_once: list[str]) -> None:
     """Slow work reports its steps."""
-    shell.run("%snapshots q keep --last 3")
+    shell.run("%snapshots q retain --last 3")
     assert "writing the keyframe of op0 at epoch 9" in shown_at_once
     assert "rewriting op0" in shown_at_once
 
 
 def test_quick_work_shows_only_its_result(shell: Shell) -> None:
     """No progress is printed."""
-    shell.run("%snapshots q keep --last 3")
+    shell.run("%snapshots q retain --last 3")
     assert "keyframe" not in shell.printed
 
 
 def test_the_name_is_optional(shell: Shell) -> None:
     """It can be omitted if the store has only one query."""
-    assert next(iter(shell.run("%snapshots keep --last 2")))["kept"] == 2
+    assert next(iter(shell.run("%snapshots retain --last 2")))["kept"] == 2
 
 
 def test_compact_reports_files_and_bytes(shell: Shell, tmp_path: Path) -> None:
@@ -70,25 +70,25 @@ def test_compact_reports_files_and_bytes(shell: Shell, tmp_path: Path) -> None:
 
 def test_export_writes_a_table(shell: Shell, tmp_path: Path) -> None:
     """The table has one version per selected epoch. A second export writes nothing."""
-    table = shell.run("%snapshots q export out --epochs 1,3:5 -o report")
+    table = shell.run("%snapshots q export --to out --epochs 1,3:5 -o report")
     assert next(iter(table))["written now"] == 4
     assert shell.names["report"].epochs == (1, 3, 4, 5)
     assert DeltaTable(tmp_path / "out", version=2).to_pyarrow_table().num_rows == 2
-    assert next(iter(shell.run("%snapshots q export out --epochs 1,3:5")))["written now"] == 0
-    assert "holds the epochs 1, 3, 4, 5" in shell.fails("%snapshots q export out", NotAnExportError)
+    assert next(iter(shell.run("%snapshots q export --to out --epochs 1,3:5")))["written now"] == 0
+    assert "holds the epochs 1, 3, 4, 5" in shell.fails("%snapshots q export --to out", NotAnExportError)
 
 
 @pytest.mark.parametrize(
     ("line", "error", "expected"),
     [
-        ("%snapshots q keep", InvalidArgumentError, "--last 100, --since 2d and --one-in 10"),
-        ("%snapshots q keep --last 0", InvalidArgumentError, "at least 1"),
-        ("%snapshots q keep --since soon", InvalidArgumentError, "a duration such as 2d"),
-        ("%snapshots q keep --lst 3", InvalidArgumentError, "Did you mean --last?"),
-        ("%snapshots p keep --last 3", UnknownQueryError, "q"),
-        ("%snapshots q export", InvalidArgumentError, "PATH"),
-        ("%snapshots q export out --epochs x", InvalidArgumentError, "3,5,10..20"),
-        ("%snapshots q drop", InvalidArgumentError, "Verbs: keep, compact, export"),
+        ("%snapshots q retain", InvalidArgumentError, "--last 100, --since 2d and --one-in 10"),
+        ("%snapshots q retain --last 0", InvalidArgumentError, "at least 1"),
+        ("%snapshots q retain --since soon", InvalidArgumentError, "a duration such as 2d"),
+        ("%snapshots q retain --lst 3", InvalidArgumentError, "Did you mean --last?"),
+        ("%snapshots p retain --last 3", UnknownQueryError, "q"),
+        ("%snapshots q export", InvalidArgumentError, "--to"),
+        ("%snapshots q export --to out --epochs x", InvalidArgumentError, "3,5,10..20"),
+        ("%snapshots q drop", InvalidArgumentError, "Verbs: retain, compact, export"),
         ("%snapshots q compakt", InvalidArgumentError, "Did you mean compact?"),
     ],
 )
@@ -103,8 +103,8 @@ def test_an_invalid_line_drops_nothing(shell: Shell, line: str, error: type[Stre
 def test_help_lists_verbs_and_options(shell: Shell) -> None:
     """``--help`` lists the verbs of the magic, or the options of a verb."""
     shell.run("%snapshots --help")
-    assert all(verb in shell.printed for verb in ("keep", "compact", "export"))
-    shell.run("%snapshots q keep --help")
+    assert all(verb in shell.printed for verb in ("retain", "compact", "export"))
+    shell.run("%snapshots q retain --help")
     assert "--dry-run" in shell.printed
     assert len(shell.run("%snapshots q")) == 12
 
@@ -112,11 +112,11 @@ def test_help_lists_verbs_and_options(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("cell", "expected"),
     [
-        ("%snapshots q |", ["keep", "compact", "export"]),
-        ("%snapshots q ke|", ["keep"]),
-        ("%snapshots q keep --o|", ["--one-in"]),
-        ("%snapshots keep --la|", ["--last"]),
-        ("%snapshots q export out --ep|", ["--epochs"]),
+        ("%snapshots q |", ["retain", "compact", "export"]),
+        ("%snapshots q re|", ["retain"]),
+        ("%snapshots q retain --o|", ["--one-in"]),
+        ("%snapshots retain --la|", ["--last"]),
+        ("%snapshots q export --to out --ep|", ["--epochs"]),
         ("%snapshots |", ["q"]),
     ],
 )

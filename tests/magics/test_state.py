@@ -14,7 +14,6 @@ import streamstate as ss
 from streamstate.errors import (
     InvalidArgumentError,
     InvalidSQLError,
-    NaiveTimestampError,
     NotAStoreError,
     UnknownColumnError,
     UnknownEpochError,
@@ -33,15 +32,15 @@ def reader(bare_shell: Shell, counted: tuple[Path, Path]) -> Shell:
 def test_an_epoch_is_a_data_frame(reader: Shell, store: ss.Store) -> None:
     """The rows are those of the Python API."""
     expected = store["counts"].at(2).table().to_pandas()
-    pd.testing.assert_frame_equal(reader.run("%state counts --at 2"), expected)
-    pd.testing.assert_frame_equal(reader.run("%state counts.op0 --at 2"), expected)
-    pd.testing.assert_frame_equal(reader.run("%state counts --at live-2"), expected)
+    pd.testing.assert_frame_equal(reader.run("%state counts at 2"), expected)
+    pd.testing.assert_frame_equal(reader.run("%state counts.op0 at 2"), expected)
+    pd.testing.assert_frame_equal(reader.run("%state counts at live-2"), expected)
 
 
 def test_variables_are_expanded_except_in_sql(reader: Shell, store: ss.Store) -> None:
     """``{epoch}`` is replaced by the user's variable. Braces and dollars in a condition are kept."""
     reader.run("epoch = 2; k = 'k1'")
-    found = reader.run("%state counts --at {epoch} --where \"k <> '{k}$k' AND k IN ('k1', 'k2')\"")
+    found = reader.run("%state counts at {epoch} --where \"k <> '{k}$k' AND k IN ('k1', 'k2')\"")
     assert found["k"].tolist() == ["k1", "k2"]
 
 
@@ -50,19 +49,33 @@ def test_a_time_with_a_zone_finds_its_epoch(reader: Shell, store: ss.Store) -> N
     epochs = store["counts"].epochs()
     moment = epochs["committed_at"].iloc[3].tz_convert("Europe/Rome")
     expected = store["counts"].at(3).table().to_pandas()
-    pd.testing.assert_frame_equal(reader.run(f"%state counts --as-of {moment.isoformat()}"), expected)
+    pd.testing.assert_frame_equal(reader.run(f"%state counts at {moment.isoformat()}"), expected)
     with_name = f"{moment.tz_localize(None)} Europe/Rome"
-    pd.testing.assert_frame_equal(reader.run(f'%state counts --as-of "{with_name}"'), expected)
-    assert "no time zone" in reader.fails("%state counts --as-of 2026-01-01T12:00", NaiveTimestampError)
-    assert "Expected a time such as" in reader.fails(
-        '%state counts --as-of "yesterday Europe/Rome"', InvalidArgumentError
-    )
-    assert "Nowhere" in reader.fails('%state counts --as-of "2026-01-01 Nowhere"', InvalidArgumentError)
+    pd.testing.assert_frame_equal(reader.run(f'%state counts at "{with_name}"'), expected)
+    assert "no time zone" in reader.fails("%state counts at 2026-01-01T12:00", InvalidArgumentError)
+    assert "with a time zone" in reader.fails('%state counts at "yesterday Europe/Rome"', InvalidArgumentError)
+    assert "Nowhere" in reader.fails('%state counts at "2026-01-01 Nowhere"', InvalidArgumentError)
+
+
+def test_without_a_name_the_only_query_is_read(reader: Shell, counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """If there are several, the error lists them."""
+    assert len(reader.run("%state at 2")) == len(reader.run("%state counts at 2"))
+    for name in ("a", "b"):
+        ss.capture(counted[0], tmp_path / "store", name)
+    message = reader.fails(f"%state at 2 --store {tmp_path}/store", InvalidArgumentError)
+    assert "Name a query: %state NAME at. Queries: a, b." in message
+
+
+def test_a_keys_words_may_follow_options(reader: Shell) -> None:
+    """In any order; the help of a verb needs no other argument."""
+    assert reader.run("%state counts key --at 3 k=k1") == reader.run("%state counts key k=k1 --at 3")
+    reader.run("%state counts why --help")
+    assert "usage: %state NAME[.TABLE] why" in reader.printed
 
 
 def test_top_rows_come_largest_first(reader: Shell, store: ss.Store) -> None:
-    """``--top N --by COL`` reads the newest epoch."""
-    found = reader.run("%state counts --top 3 --by max")
+    """``--limit N --by COL`` sorts the rows of any epoch."""
+    found = reader.run("%state counts at live --limit 3 --by max")
     assert found["max"].tolist() == store["counts"].live().table().to_pandas()["max"].nlargest(3).tolist()
 
 
@@ -70,19 +83,19 @@ def test_displayed_rows_are_limited(reader: Shell, store: ss.Store) -> None:
     """A note has the total number of rows. -o assigns all rows."""
     total = store["counts"].live().table().count()
     reader.run("%config StreamState.rows = 4")
-    assert len(reader.run("%state counts --at 4")) == 4
+    assert len(reader.run("%state counts at 4")) == 4
     assert f"4 of {total} rows" in reader.printed
-    assert len(reader.run("%state counts --at 4 -o kept")) == total
+    assert len(reader.run("%state counts at 4 -o kept")) == total
     assert len(reader.names["kept"]) == total
     assert "rows of" not in reader.printed
 
 
 def test_a_key_is_a_dict(reader: Shell, store: ss.Store) -> None:
     """The dict is that of the Python API. A missing key is reported."""
-    assert reader.run("%state counts --key k=k1 --at 3") == store["counts"].at(3).table().lookup(k="k1")
-    assert reader.run('%state counts --key "k=no such"') is None
+    assert reader.run("%state counts key k=k1 --at 3") == store["counts"].at(3).table().lookup(k="k1")
+    assert reader.run('%state counts key "k=no such" --at live') is None
     assert "has no row with k=no such at epoch 4.\n" in reader.printed
-    assert "\nFor example: --key k=k0\n" in reader.printed
+    assert "\nFor example: k=k0\n" in reader.printed
 
 
 def test_a_keys_values_have_their_columns_types(
@@ -101,50 +114,52 @@ def test_a_keys_values_have_their_columns_types(
     run(kinds.groupBy(*kinds.columns).count(), tmp_path / "checkpoint")
     ss.capture(tmp_path / "checkpoint", tmp_path / "store", "kinds", spark=spark)
     found = bare_shell.run(
-        f"%state kinds --store {tmp_path}/store --key number=1 --key flag=true --key day=2013-01-02 "
-        '--key time=2013-01-01T02:00+01:00 --key \'pair={"x": 1, "y": "a"}\' --key amount=1.00'
+        f"%state kinds key number=1 flag=true day=2013-01-02 time=2013-01-01T02:00+01:00 --store {tmp_path}/store "
+        '\'pair={"x": 1, "y": "a"}\' amount=1.00 --at live'
     )
     assert found is not None
     assert found["count"] == 1
-    assert "of type int32" in bare_shell.fails("%state kinds --key number=one", InvalidArgumentError)
-    assert "of type bool" in bare_shell.fails("%state kinds --key flag=perhaps", InvalidArgumentError)
-    assert "expected a value of type" in bare_shell.fails("%state kinds --key pair=1,a", InvalidArgumentError)
+    assert "of type int32" in bare_shell.fails("%state kinds key number=one", InvalidArgumentError)
+    assert "of type bool" in bare_shell.fails("%state kinds key flag=perhaps", InvalidArgumentError)
+    assert "expected a value of type" in bare_shell.fails("%state kinds key pair=1,a", InvalidArgumentError)
 
 
 def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
     """The results are those of the Python API."""
-    history = reader.run("%state counts --key k=k1 --history")
+    history = reader.run("%state counts key k=k1")
     pd.testing.assert_frame_equal(history, store["counts"].key_history("op0", k="k1"))
-    assert reader.run("%state counts --diff 1 3 -o changes").counts == store["counts"].diff(1, 3).counts
+    assert reader.run("%state counts diff 1 3 -o changes").counts == store["counts"].diff(1, 3).counts
     assert reader.names["changes"].a == 1
-    assert reader.run("%state counts --diff 1..3").counts == reader.names["changes"].counts
+    assert reader.run("%state counts diff 1..3").counts == reader.names["changes"].counts
 
 
 @pytest.mark.parametrize(
     ("line", "error", "expected"),
     [
-        ("%state --at 1", InvalidArgumentError, "%state NAME --at"),
-        ("%state counts --timeline --at 1", InvalidArgumentError, "cannot be combined with --at"),
-        ("%state counts --dashboard --where n>1", InvalidArgumentError, "cannot be combined with --where"),
+        ("%state counts --at 1", InvalidArgumentError, "Did you mean at?"),
+        ("%state counts timeline --at 1", InvalidArgumentError, "no option --at"),
+        ("%state counts dashbord", InvalidArgumentError, "Did you mean dashboard?"),
+        ("%state --store nowhere counts at 1", InvalidArgumentError, "%state NAME[.TABLE] at …"),
         ("%state serve --port 70000", InvalidArgumentError, "65535"),
         ("%state serve --stop", InvalidArgumentError, "%state serve"),
-        ("%state count --at 1", UnknownQueryError, "Did you mean 'counts'?"),
-        ("%state counts.op1 --at 1", UnknownTableError, "op0"),
-        ("%state counts --at 99", UnknownEpochError, "4"),
-        ("%state counts --at newest", InvalidArgumentError, "expected an integer"),
-        ("%state counts --top 3 --by mxa", UnknownColumnError, "Did you mean 'max'?"),
-        ("%state counts --top 3", InvalidArgumentError, "--by COLUMN"),
-        ("%state counts --key max=3", UnknownColumnError, "k"),
-        ("%state counts --key k1", InvalidArgumentError, "COLUMN=VALUE"),
-        ("%state counts --history", InvalidArgumentError, "For example: --key k=k0"),
-        ("%state counts --diff 1", InvalidArgumentError, "expected 2 arguments"),
-        ("%state counts --diff 1 2 --at 3", InvalidArgumentError, "cannot be combined with --at"),
-        ("%state counts --key k=k1 --top 3 --by n", InvalidArgumentError, "cannot be combined"),
-        ("%state counts --where 'n >'", InvalidSQLError, "does not parse"),
-        ('%state counts --where "n > \'x"', InvalidSQLError, "does not parse"),
-        ("%state counts --where 'n > 3", InvalidArgumentError, "is not closed"),
-        ("%state counts --where n > 3", InvalidArgumentError, "needs quotes"),
-        ("%state counts --at 2 --store nowhere", NotAStoreError, "nowhere"),
+        ("%state count at 1", UnknownQueryError, "Did you mean 'counts'?"),
+        ("%state counts.op1 at 1", UnknownTableError, "op0"),
+        ("%state counts at 99", UnknownEpochError, "4"),
+        ("%state counts at newest", InvalidArgumentError, "'live - 10'"),
+        ("%state counts at", InvalidArgumentError, "EPOCH is missing"),
+        ("%state counts at live --limit 3 --by mxa", UnknownColumnError, "Did you mean 'max'?"),
+        ("%state counts key max=3", UnknownColumnError, "k"),
+        ("%state counts key k1", InvalidArgumentError, "COLUMN=VALUE"),
+        ("%state counts key", InvalidArgumentError, "For example: k=k0"),
+        ("%state counts diff 1", InvalidArgumentError, "diff 10 12"),
+        ("%state counts diff 1 newest", InvalidArgumentError, "expected an integer"),
+        ("%state counts diff 1 2 --at 3", InvalidArgumentError, "no option --at"),
+        ("%state counts key k=k1 --limit 3", InvalidArgumentError, "no option --limit"),
+        ("%state counts at 4 --where 'n >'", InvalidSQLError, "does not parse"),
+        ('%state counts at 4 --where "n > \'x"', InvalidSQLError, "does not parse"),
+        ("%state counts at 4 --where 'n > 3", InvalidArgumentError, "is not closed"),
+        ("%state counts at 4 --where n > 3", InvalidArgumentError, "needs quotes"),
+        ("%state counts at 2 --store nowhere", NotAStoreError, "nowhere"),
         ("%snapshots count", UnknownQueryError, "Did you mean 'counts'?"),
         ("%%statesql\n \n", InvalidArgumentError, "SELECT * FROM"),
         ("%%statesql\nSELECT * FROM count", LookupError, "counts"),
@@ -191,7 +206,7 @@ def test_a_store_named_once_stays_in_use(bare_shell: Shell, counted: tuple[Path,
     assert len(bare_shell.run("%snapshots counts")) == 5
 
 
-def test_without_options_the_state_browser_is_shown(reader: Shell) -> None:
+def test_without_a_verb_the_state_browser_is_shown(reader: Shell) -> None:
     """-o assigns it."""
     browser = reader.run("%state counts -o mine")
     assert type(browser).__name__ == "StateBrowser"
@@ -203,16 +218,16 @@ def test_a_recreated_store_is_reopened(bare_shell: Shell, counted: tuple[Path, P
     """A store can be deleted and recreated without restarting the kernel."""
     ss.capture(counted[0], tmp_path / "store", "before")
     assert bare_shell.run(f"%snapshots --store {tmp_path}/store")["query"].tolist() == ["before"]
-    assert bare_shell.run("%state before --at 1 --top 1 --by count")["count"].tolist()
+    assert bare_shell.run("%state before at 1 --limit 1 --by count")["count"].tolist()
     shutil.rmtree(tmp_path / "store")
     assert "is not a store" in bare_shell.fails("%snapshots", NotAStoreError)
     ss.capture(counted[0], tmp_path / "store", "after")
-    assert len(bare_shell.run("%state after --at 1 -o kept")) == len(bare_shell.names["kept"])
+    assert len(bare_shell.run("%state after at 1 -o kept")) == len(bare_shell.names["kept"])
     assert bare_shell.run("%snapshots")["query"].tolist() == ["after"]
 
 
 def test_tracebacks_can_be_enabled(reader: Shell) -> None:
     """With ``%config StreamState.tracebacks``, errors are printed with a traceback."""
     reader.run("%config StreamState.tracebacks = True")
-    reader.fails("%state nope --at 1", UnknownQueryError)
+    reader.fails("%state nope at 1", UnknownQueryError)
     assert "Traceback" in reader.printed

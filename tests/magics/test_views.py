@@ -24,20 +24,21 @@ def reader(bare_shell: Shell, tmp_path: Path) -> Shell:
 
 def test_options_are_parsed_with_and_without_a_name() -> None:
     """The name of a query is optional."""
-    assert STATE.parser.parse_line("").relation is None
+    assert STATE.parser.parse_line("").name is None
     assert STATE.parser.parse_line("--store elsewhere").store == "elsewhere"
-    assert STATE.parser.parse_line("q --timeline").timeline
-    assert STATE.parser.parse_line("q --dashboard -o view").output == "view"
+    assert STATE.parser.parse_line("timeline").name is None
+    line = STATE.parser.parse_line("q dashboard -o view")
+    assert (line.name, line.verb.name, line.output) == ("q", "dashboard", "view")
 
 
 def test_serve_is_a_verb() -> None:
     """A query with that name can be read through its table."""
     line = STATE.parser.parse_line("serve here --port 8899")
     assert (line.verb.name, line.store, line.port, line.stop) == ("serve", "here", 8899, False)
-    assert STATE.parser.parse_line("serve.op0 --at 3").relation == "serve.op0"
+    assert STATE.parser.parse_line("serve.op0 at 3").name == "serve.op0"
 
 
-@pytest.mark.parametrize(("line", "kind"), [("q", "StateBrowser"), ("q --timeline", "Timeline")])
+@pytest.mark.parametrize(("line", "kind"), [("q", "StateBrowser"), ("q timeline", "Timeline")])
 def test_a_query_is_shown(reader: Shell, line: str, kind: str) -> None:
     """The requested view can be assigned with -o or in Python."""
     _needs(kind)
@@ -47,11 +48,22 @@ def test_a_query_is_shown(reader: Shell, line: str, kind: str) -> None:
     assert type(reader.names["mine"]).__name__ == kind
 
 
-@pytest.mark.parametrize(("line", "kind"), [("q --dashboard", "QueryDashboard"), ("", "StoreOverview")])
+@pytest.mark.parametrize(
+    ("line", "kind"), [("q dashboard", "QueryDashboard"), ("timeline", "Timeline"), ("", "StoreOverview")]
+)
 def test_a_dashboard_and_a_store_are_shown(reader: Shell, line: str, kind: str) -> None:
     """Both are views."""
     _needs(kind)
     assert type(reader.run(f"%state {line}")).__name__ == kind
+
+
+def test_the_browser_is_saved(reader: Shell, tmp_path: Path) -> None:
+    """To a file that is not replaced unless that is asked for."""
+    reader.run("%state q save browser.html --epochs 1..2 -o report")
+    assert list(reader.names["report"].epochs) == [1, 2]
+    assert "<html" in (tmp_path / "browser.html").read_text(encoding="utf-8")
+    assert "--overwrite" in reader.fails("%state q save browser.html", InvalidArgumentError)
+    reader.run("%state q save browser.html --overwrite")
 
 
 def test_a_missing_store_is_an_error(bare_shell: Shell) -> None:

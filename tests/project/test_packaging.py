@@ -42,7 +42,6 @@ FOLDERS = {
     "operations": "streamstate/operations",
     "variables": "streamstate/variables",
     "widgets": "streamstate/widgets",
-    "command_line": "streamstate/command_line",
     "tutorials": "streamstate/tutorials",
 }
 

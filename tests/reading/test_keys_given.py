@@ -91,17 +91,17 @@ def test_a_window_can_be_given_in_many_ways(history: ss.History, window: Any) ->
 
 @pytest.mark.parametrize("text", [text for text in GIVEN.values() if isinstance(text, str)])
 def test_a_command_takes_a_window_by_its_start(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As ``--key window=START`` or ``START/END``."""
-    keys = ["--key", f"window={text}", "--key", "user=u1"]
-    assert main(["show", str(folder), "visits", "--table", "op0", "--json", *keys]) == 0
+    """As ``window=START`` or ``window=START/END``."""
+    words = [f"window={text}", "user=u1", "--at", "live"]
+    assert main(["key", str(folder), "visits", "--table", "op0", "--json", *words]) == 0
     assert json.loads(capsys.readouterr().out)["n"] == 3
 
 
 def test_a_null_in_a_key_can_be_given(folder: Path, history: ss.History, capsys: pytest.CaptureFixture[str]) -> None:
     """It is spelled ``null``; the text is spelled with quotes."""
-    keys = ["--key", "window=2026-11-26T09:51:00Z", "--key"]
+    key = ["key", str(folder), "visits", "window=2026-11-26T09:51:00Z", "--table", "op0", "--at", "live", "--json"]
     for user, found in (("null", 1), ('"null"', 0)):
-        assert main(["show", str(folder), "visits", "--table", "op0", "--json", *keys, f"user={user}"]) == 0
+        assert main([*key, f"user={user}"]) == 0
         assert len(capsys.readouterr().out.splitlines()) == found
     assert history.live().table("op0").lookup(window=START, user=None) == {**ROW, "user": None}
 
@@ -138,7 +138,7 @@ def test_a_key_history_of_part_of_a_key(history: ss.History, folder: Path, capsy
     assert list(zip(found["epoch"], found["sessionStartTime"], strict=True)) == [
         (epoch, START + at * MINUTE) for epoch, at in ((1, 0), (2, 1), (3, 2))
     ]
-    assert main(["show", str(folder), "visits", "--table", "op1", "--history", "--json", "--key", "user=u2"]) == 0
+    assert main(["key", str(folder), "visits", "user=u2", "--table", "op1", "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
     with pytest.raises(InvalidArgumentError, match="at least one column"):
         history.key_history("op1")
@@ -188,8 +188,8 @@ def test_every_error_of_a_commands_key_has_an_example_to_copy(
     folder: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In the command's own words."""
-    command = ["show", str(folder), "visits", "--table", "op0", "--json"]
-    assert main([*command, *(part for word in words for part in ("--key", word))]) == 1
+    command = ["key", str(folder), "visits", "--table", "op0", "--at", "live", "--json"]
+    assert main([*command, *words]) == 1
     example = capsys.readouterr().err.rpartition("For example: ")[2]
     assert main([*command, *shlex.split(example)]) == 0
     assert json.loads(capsys.readouterr().out)["n"] == 3

@@ -23,8 +23,8 @@ import streamstate as ss
 from recorded.make import ROOT, archived, report
 from recorded.unpacked import unpacked
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans.plan_record import QueryPlan
-from streamstate.snapshots.store.query_plans.plan_table import Plans, record_plan
+from streamstate.snapshots.store.query_plans.plan_table import Plans, store_plan
+from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 
 EXAMPLES = "examples"
 SCHEMA = "carrier string, origin string, dest string, user string, delay double, scheduled timestamp"
@@ -131,7 +131,7 @@ def examples(folder: Path) -> Path:
     for name in (*QUERIES, "what_if"):
         ss.capture(recorded / "checkpoints" / name, store, name, verify="never")
         plan = recorded / f"{'delays' if name == 'what_if' else name}.plan.json"
-        record_plan(Layout.at(store), name, QueryPlan.from_json(plan.read_text(encoding="utf-8")), 0)
+        store_plan(Layout.at(store), name, QueryPlan.from_json(plan.read_text(encoding="utf-8")), 0)
     return recorded
 
 

@@ -176,7 +176,7 @@ def test_spark_computes_what_duckdb_cannot(
     assert row["distinct"] == live.page(where="g IS NOT DISTINCT FROM " + repr(first))["distinct"][0]
     largest = live.page(limit=1, order_by="distinct", descending=True)["distinct"][0]
     assert largest == max(live.to_pandas()["distinct"])
-    assert bare_shell.run(f"%state q --store {store} --top 1 --by distinct")["distinct"][0] == largest
+    assert bare_shell.run(f"%state q at live --store {store} --limit 1 --by distinct")["distinct"][0] == largest
     other = spark.newSession()
     statement = ss.open_store(store).sql("FROM q.result VERSION AS OF 1", engine="spark", spark=other)
     compared(statement.to_arrow(), returned[1], names)

@@ -80,14 +80,14 @@ def test_the_command_line_prints_times_and_in_json_what_is_stored(
 ) -> None:
     """Text is for people, JSON for programs."""
 
-    def printed(*options: str) -> str:
-        main(["show", timeouts.recorded.layout.root, "q", *options])
+    def printed(*options: str, command: str = "show") -> str:
+        main([command, timeouts.recorded.layout.root, "q", *options])
         return capsys.readouterr().out
 
     assert "2026-03-01T12:31:00" in printed()
     assert "never" in printed()
     assert f'"timeoutTimestamp": {MILLISECONDS}' in printed("--at", "0", "--json")
-    assert "2026-03-01T12:30:00" in printed("--key", "key=a", "--history")
+    assert "2026-03-01T12:30:00" in printed("key=a", command="key")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def beginnings(table: StateTable, store: str) -> dict[str, str]:
     query, epoch = table.history.name, table.epoch
     relation = ".".join(map(quoted, [query, *table.name.split(".")]))
     return {
-        "magic": f"%state {query}.{table.name} --store {magic_word(store)} --at {epoch} ",
+        "magic": f"%state {query}.{table.name} key --store {magic_word(store)} --at {epoch} ",
         "SQL": f"SELECT * FROM {relation} VERSION AS OF {epoch} WHERE ",
         "Python": "import streamstate as ss\n\n"
         f"ss.open_store({store!r})[{query!r}].at({epoch}).table({table.name!r}).lookup(",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
 
-from streamstate.errors import InvalidArgumentError, StreamStateError, UnknownEpochError
+from streamstate.errors import InvalidArgumentError, StreamStateError, UnknownEpochError, worded
 from streamstate.snapshots.calls.epoch_range import epoch_list
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, silent
 from streamstate.snapshots.store.consistent_read import consistent_read
@@ -80,7 +80,8 @@ def save(
     """Write a view as one HTML file; see :meth:`streamstate.widgets.View.save`."""
     target = Path(path)
     if target.exists() and not overwrite:
-        raise InvalidArgumentError(f"{target} already exists.\nChoose another path, or pass overwrite=True.")
+        replace = worded("pass overwrite=True", line="add --overwrite")
+        raise InvalidArgumentError(f"{target} already exists.\nChoose another path, or {replace}.")
     if not target.parent.is_dir():
         raise InvalidArgumentError(f"The directory {target.parent} does not exist.\nCreate it, or choose another path.")
     return _Saving(model, selection, target, budget, progress or silent).run(epochs)

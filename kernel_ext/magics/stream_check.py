@@ -1,4 +1,4 @@
-"""``%stream check``: whether changed code goes on from a query's checkpoint, and means the same."""
+"""``%stream check``: check changed code against a query's checkpoint."""
 
 from __future__ import annotations
 
@@ -45,4 +45,10 @@ def _check(notebook: NotebookContext, args: argparse.Namespace) -> CheckReport:
     return report
 
 
-CHECK = Verb("check", "say whether changed code goes on from the checkpoint, and means the same", _arguments, _check)
+CHECK = Verb(
+    "check",
+    "check whether changed code can continue from the checkpoint, and means the same",
+    _arguments,
+    _check,
+    "Checkpoint.check",
+)

@@ -72,10 +72,11 @@ def _step_arguments(parser: MagicParser) -> None:
     )
     parser.add(
         "--key",
-        metavar="COLUMN=VALUE",
-        action="append",
+        metavar="COL=VALUE",
+        nargs="+",
+        action="extend",
         completes="key",
-        help=f"stop after the epoch that changes {KEY_HELP}",
+        help=f"stop after the epoch that changes a key: {KEY_HELP}",
     )
     parser.add("--new-input", action="store_true", help="continue with new input after the original's last epoch")
     add_code(parser)
@@ -218,9 +219,7 @@ def _owner(notebook: NotebookContext, query: KnownQuery, epoch: int) -> KnownQue
 
 def _replay_arguments(parser: MagicParser) -> None:
     parser.add("name", metavar="NAME", completes="query", help="the query; it may be running")
-    parser.add("--epochs", metavar="A..B", type=epochs, help="the epochs to replay, both ends included")
-    parser.add("--from", dest="first", metavar="A", type=epoch, completes="epoch", help="the first epoch")
-    parser.add("--to", dest="last", metavar="B", type=epoch, completes="epoch", help="the last epoch")
+    parser.add("--epochs", metavar="A..B", required=True, type=epochs, help="the epochs to replay, both ends included")
     parser.add("--as", dest="new", metavar="NEW", required=True, help="the name of the replay")
     parser.add(
         "--conf",
@@ -240,7 +239,6 @@ def _replay(notebook: NotebookContext, args: argparse.Namespace) -> Replay:
     from streamstate.replay import replay
 
     __tracebackhide__ = True
-    span = _span(args)
     query = known_query(notebook, args.name)
     code = code_of(notebook, query, args.query, args.mode)
     check_free(notebook, query.store, args.new)
@@ -249,7 +247,7 @@ def _replay(notebook: NotebookContext, args: argparse.Namespace) -> Replay:
             code.build,
             query.checkpoint,
             checkpoint_beside(query.store, args.new),
-            epochs=span,
+            epochs=args.epochs,
             store=query.store,
             name=args.new,
             conf=dict(args.conf) or None,
@@ -262,20 +260,6 @@ def _replay(notebook: NotebookContext, args: argparse.Namespace) -> Replay:
     notebook.codes[args.new] = code
     notebook.assign(args.output, done)
     return done
-
-
-def _span(args: argparse.Namespace) -> tuple[int, int] | str:
-    """The epochs to replay."""
-    if args.epochs is not None and args.first is None and args.last is None:
-        span: str = args.epochs
-        return span
-    if args.epochs is not None or args.first is None or args.last is None:
-        raise InvalidArgumentError("Say which epochs to replay: --epochs A..B, or --from A --to B.")
-    if args.last < args.first:
-        raise InvalidArgumentError(
-            f"Invalid range --from {args.first} --to {args.last}: the last epoch is before the first."
-        )
-    return args.first, args.last
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -326,15 +310,28 @@ def _audit(notebook: NotebookContext, args: argparse.Namespace) -> Audit:
 
 
 REPLAY_VERBS = (
-    Verb("fork", "create a query that continues from an epoch of another", _fork_arguments, _fork),
-    Verb("step", "run the next epochs of a fork, with the original's input", _step_arguments, _step),
-    Verb("back", "go back: create a branch at an earlier epoch of a fork", _back_arguments, _back),
-    Verb("debug", "step forward and back in a view, with branches and watches", _debug_arguments, _debug),
+    Verb("fork", "create a query that continues from an epoch of another", _fork_arguments, _fork, "Checkpoint.fork"),
+    Verb("step", "run the next epochs of a fork, with the original's input", _step_arguments, _step, "Fork.step"),
+    Verb("back", "go back: create a branch at an earlier epoch of a fork", _back_arguments, _back, "Checkpoint.fork"),
+    Verb(
+        "debug",
+        "step forward and back in a view, with branches and watches",
+        _debug_arguments,
+        _debug,
+        "Checkpoint.debug",
+    ),
     Verb(
         "replay",
         "run a range of epochs again with other code, settings or state, and compare",
         _replay_arguments,
         _replay,
+        "Checkpoint.replay",
     ),
-    Verb("audit", "replay epochs, and show where the query is not deterministic", _audit_arguments, _audit),
+    Verb(
+        "audit",
+        "replay epochs, and show where the query is not deterministic",
+        _audit_arguments,
+        _audit,
+        "Checkpoint.audit",
+    ),
 )

@@ -1,14 +1,13 @@
-"""``streamstate keep``: drop older epochs of a query."""
+"""``streamstate retain``: drop older epochs of a query."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from streamstate.command_line.argument_types import count
 from streamstate.command_line.arguments import add_json, add_query, add_store, storage_options
 from streamstate.command_line.command import FINE, Command
-from streamstate.command_line.output import print_json
+from streamstate.command_line.output import print_report
 from streamstate.errors import InvalidArgumentError
 
 
@@ -30,7 +29,7 @@ def _run(given: argparse.Namespace) -> int:
     policy = {"last": given.last, "since": given.since, "one_in": given.one_in}
     if all(value is None for value in policy.values()):
         raise InvalidArgumentError(
-            "keep needs at least one of --last 100, --since 2d and --one-in 10.\n"
+            "retain needs at least one of --last 100, --since 2d and --one-in 10.\n"
             "An epoch stays if any of them keeps it. --dry-run says what would be dropped."
         )
     from streamstate.snapshots.store.retention.dropping import keep
@@ -42,22 +41,20 @@ def _run(given: argparse.Namespace) -> int:
         dry_run=given.dry_run,
         storage_options=storage_options(given),
     )
-    if given.json:
-        print_json(asdict(report))
-    else:
-        print(report)
+    print_report(report, as_json=given.json)
     return FINE
 
 
-KEEP = Command(
-    "keep",
+RETAIN = Command(
+    "retain",
     "drop older epochs of a query",
     "Drop older epochs of a query. Those that any of the options keeps read exactly as "
     "before, and so does the newest. Captures and readers are not disturbed.",
     """
-    streamstate keep store delays --last 1000 --one-in 100 --dry-run
-    streamstate keep store delays --since 7d
+    streamstate retain store delays --last 1000 --one-in 100 --dry-run
+    streamstate retain store delays --since 7d
     """,
     _arguments,
     _run,
+    ("History.retain",),
 )

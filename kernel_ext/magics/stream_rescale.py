@@ -66,7 +66,7 @@ def _rescaled(notebook: NotebookContext, running: Running, partitions: int | Non
     checkpoint = CheckpointFiles(running.checkpoint, launch.frame.sparkSession)
     _check(launch, checkpoint, partitions)
     runs = running.state in ("running", "restarting")
-    stays = f"{running.name} keeps its number of partitions" + (" and goes on." if runs else ".")
+    stays = f"{running.name} keeps its number of partitions" + (" and continues." if runs else ".")
     with notebook.working(stays=stays, always=True) as progress:
         began = time.monotonic()
         running.stop(on_status=CaptureProgress(progress))
@@ -124,4 +124,10 @@ def finish_epoch(launch: Launch, checkpoint: CheckpointFiles, progress: Progress
         query.stop()
 
 
-RESCALE = Verb("rescale", "change the number of state partitions (--advise: recommend one)", _arguments, _rescale)
+RESCALE = Verb(
+    "rescale",
+    "change the number of state partitions (--advise: recommend one)",
+    _arguments,
+    _rescale,
+    "Checkpoint.rescale",
+)

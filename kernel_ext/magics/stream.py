@@ -5,25 +5,25 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from streamstate.command_line.argument_types import epoch, identifier, seconds
+from streamstate.command_line.argument_types import epoch, seconds
 from streamstate.errors import InvalidArgumentError, QueryError
 from streamstate.launch.query_status import NO_QUERIES, caption, status_table
 from streamstate.launch.running import ACTIVE, Running
 from streamstate.launch.starting import STARTED
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
-from streamstate.magics.check_verb import CHECK
 from streamstate.magics.magic import Magic
-from streamstate.magics.migrate_verb import MIGRATE
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
-from streamstate.magics.promote_verb import PROMOTE
-from streamstate.magics.query_code import builder
-from streamstate.magics.replay_verbs import REPLAY_VERBS
-from streamstate.magics.rescale_verb import RESCALE, restart
+from streamstate.magics.query_code import add_code, builder
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
+from streamstate.magics.stream_check import CHECK
+from streamstate.magics.stream_migrate import MIGRATE
+from streamstate.magics.stream_promote import PROMOTE
+from streamstate.magics.stream_replay import REPLAY_VERBS
+from streamstate.magics.stream_rescale import RESCALE, restart
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
-from streamstate.snapshots.spark.output_modes import MODES, output_mode
+from streamstate.snapshots.spark.output_modes import output_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name
 from streamstate.snapshots.store.query_plans.describe import describe, streaming_frame
@@ -117,7 +117,7 @@ def _restart(notebook: NotebookContext, args: argparse.Namespace) -> Running:
 def _wait_arguments(parser: MagicParser) -> None:
     _add_name(parser)
     parser.add("--epoch", metavar="N", type=epoch, help="wait until this epoch is captured")
-    parser.add("--timeout", metavar="S", type=seconds, help="give up after S seconds; the query goes on")
+    parser.add("--timeout", metavar="S", type=seconds, help="give up after S seconds; the query continues")
     add_output(parser, "keep the newest captured epoch in a variable")
 
 
@@ -132,7 +132,7 @@ def _wait_for(
     notebook: NotebookContext, running: Running, epoch: int | None = None, timeout: float | None = None
 ) -> int:
     __tracebackhide__ = True
-    stays = f"only the wait ended. {running.name} goes on."
+    stays = f"only the wait ended. {running.name} continues."
     with notebook.working(stays=stays, always=True) as progress:
         return running.wait(epoch, timeout, on_status=CaptureProgress(progress, epoch))
 
@@ -145,14 +145,7 @@ def _attach_arguments(parser: MagicParser) -> None:
     add_store(parser, "where to write the snapshots (default: the last store used)")
     add_every(parser)
     parser.add("--wait", action="store_true", help="wait until everything committed by now is captured")
-    parser.add(
-        "--query",
-        metavar="VAR",
-        type=identifier,
-        completes="code",
-        help="the query's streaming DataFrame, or a function that returns it, to show the query's result",
-    )
-    parser.add("--mode", choices=MODES, help="the query's output mode, with --query, where Spark accepts several")
+    add_code(parser, "to show the query's result")
     add_output(parser, "keep the handle in a variable")
 
 
@@ -226,13 +219,31 @@ def _uncaptured(notebook: NotebookContext) -> list[StreamingQuery]:
 
 _VERBS = (
     Verb(
-        "list", "list the queries of this notebook: how they were started, where they write", _add_table_output, _list
+        "list",
+        "list the queries of this notebook: how they were started, where they write",
+        _add_table_output,
+        _list,
+        "Running",
     ),
-    Verb("status", "show each query's newest epoch, lag, rows of state and last error", _status_arguments, _status),
-    Verb("wait", "wait until a query ends or an epoch is captured, with progress", _wait_arguments, _wait),
-    Verb("stop", "stop a query; what it committed is captured first", _stop_arguments, _stop),
-    Verb("restart", "stop a query and start it again from its checkpoint", _restart_arguments, _restart),
-    Verb("attach", "capture a query that was started elsewhere", _attach_arguments, _attach),
+    Verb(
+        "status",
+        "show each query's newest epoch, lag, rows of state and last error",
+        _status_arguments,
+        _status,
+        "Running.status",
+    ),
+    Verb(
+        "wait", "wait until a query ends or an epoch is captured, with progress", _wait_arguments, _wait, "Running.wait"
+    ),
+    Verb("stop", "stop a query; what it committed is captured first", _stop_arguments, _stop, "Running.stop"),
+    Verb(
+        "restart",
+        "stop a query and start it again from its checkpoint",
+        _restart_arguments,
+        _restart,
+        "Running.restart",
+    ),
+    Verb("attach", "capture a query that was started elsewhere", _attach_arguments, _attach, "Checkpoint.follow"),
     CHECK,
     MIGRATE,
     RESCALE,
@@ -257,4 +268,4 @@ def _run(notebook: NotebookContext, _args: argparse.Namespace, _cell: str) -> Su
     return _table(list(notebook.running.values()))
 
 
-STREAM_LINE = Magic("line", "stream", _parser(), _run)
+STREAM_LINE = Magic("line", "stream", _parser(), _run, python=("Running.status",))

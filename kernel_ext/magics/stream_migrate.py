@@ -1,4 +1,4 @@
-"""``%stream migrate``: a changed query goes on with the state of a query of this notebook, which ends."""
+"""``%stream migrate``: stop a query, and start its changed code with its state."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from streamstate.launch.running import Running
 from streamstate.launch.starting import check_launch, streaming_frame
 from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext, QueryCode
-from streamstate.magics.promote_verb import GOES_ON, stop_captured
 from streamstate.magics.query_code import KnownQuery, add_changed_code, check_free, code_of, known_query
-from streamstate.magics.rescale_verb import restart
+from streamstate.magics.stream_promote import RUNNING_STATES, stop_captured
+from streamstate.magics.stream_rescale import restart
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.store.layout import Layout
@@ -45,7 +45,7 @@ def _arguments(parser: MagicParser) -> None:
 
 
 def _migrate(notebook: NotebookContext, args: argparse.Namespace) -> WrittenCheckpoint:
-    """Check, stop the query, migrate, and start the changed query; if anything fails, the query goes on as before."""
+    """Check, stop the query, migrate, and start the changed query; if anything fails, the query continues as before."""
     __tracebackhide__ = True
     query, running = known_query(notebook, args.name), notebook.running.get(args.name)
     _check_own(query, running)
@@ -54,8 +54,8 @@ def _migrate(notebook: NotebookContext, args: argparse.Namespace) -> WrittenChec
     store = notebook.open(query.store)
     if mapping is None:
         _say_proposed(query, changed, store)
-    runs = running is not None and running.state in GOES_ON
-    stays = f"{query.name} goes on as before." if runs else f"{query.name} is unchanged."
+    runs = running is not None and running.state in RUNNING_STATES
+    stays = f"{query.name} continues as before." if runs else f"{query.name} is unchanged."
     written = None
     with notebook.working(stays=stays, always=True) as progress:
         try:
@@ -67,7 +67,7 @@ def _migrate(notebook: NotebookContext, args: argparse.Namespace) -> WrittenChec
                 written = replace(written, started=changed.name)
         except BaseException:
             if running is not None and runs:
-                _go_on(notebook, running, changed, written)
+                _continue(notebook, running, changed, written)
             raise
         state = f"the state of {query.name} after epoch {written.epoch}"
         progress.line = f"{changed.name} has {state}."
@@ -81,13 +81,13 @@ def _migrate(notebook: NotebookContext, args: argparse.Namespace) -> WrittenChec
 
 
 def _check_own(query: KnownQuery, running: Running | None) -> None:
-    """Refuse a query that another process may be running, and one whose sources are not those of its code."""
+    """Refuse a query that another process may run, and one that reads more than its code does."""
     if running is None:
         return
     call = f"streamstate.migrate({query.checkpoint!r}, build_query, …)"
     if running.launch is None:
         raise QueryError(
-            f"{query.name} was not started by this notebook, which therefore cannot stop it.\n"
+            f"{query.name} was not started by this notebook, so it cannot stop it.\n"
             f"Stop it where it runs, call {call}, and start the changed query there."
         )
     if running.launch.shared or running.launch.recorders():
@@ -111,7 +111,7 @@ def _mapping(notebook: NotebookContext, name: str | None) -> Mapping[str, Any] |
 def _changed(
     notebook: NotebookContext, query: KnownQuery, running: Running | None, args: argparse.Namespace, code: QueryCode
 ) -> Launch:
-    """The launch of the changed query. What would be refused later is refused here, while the query still runs."""
+    """Return the launch of the changed query; refuse here, while the query runs, what would be refused later."""
     name = args.new or unused(query.name, {*notebook.running, *notebook.open(query.store).queries()})
     check_free(notebook, query.store, name)
     frame = streaming_frame(code.build(), args.code)
@@ -131,7 +131,7 @@ def _changed(
 
 
 def _check_sources(old: CheckpointFiles, changed: Launch) -> None:
-    """Refuse sources of which nothing says where they go on."""
+    """Refuse sources without a known position to continue from."""
     from streamstate.operations.new_checkpoint.migration import carried_sources
     from streamstate.operations.new_checkpoint.target_query import TargetQuery
 
@@ -168,13 +168,13 @@ def _written(
         )
 
 
-def _go_on(notebook: NotebookContext, running: Running, changed: Launch, written: WrittenCheckpoint | None) -> None:
+def _continue(notebook: NotebookContext, running: Running, changed: Launch, written: WrittenCheckpoint | None) -> None:
     """Start the query again as it was, unless the changed one has begun an epoch; else delete the new checkpoint."""
     assert running.launch is not None
     if written is not None:
         spark = changed.frame.sparkSession
         if CheckpointFiles(written.checkpoint, spark).begun()[-1] > written.epoch:
-            print(f"{changed.name} had begun an epoch, whose results may be in the sink: {running.name} stays stopped.")
+            print(f"{changed.name} had begun an epoch; its results may be in the sink: {running.name} stays stopped.")
             return
         files_for(spark, written.checkpoint).remove_tree(written.checkpoint)
     restart(notebook, running.launch, running)
@@ -194,4 +194,6 @@ def _cell(notebook: NotebookContext, code: str, changed: Launch) -> str:
     return f"%%stream {changed.name} {given}\n{code}{call}"
 
 
-MIGRATE = Verb("migrate", "let changed code go on with the state of a query", _arguments, _migrate)
+MIGRATE = Verb(
+    "migrate", "let changed code continue with the state of a query", _arguments, _migrate, "Checkpoint.migrate"
+)

@@ -1,4 +1,4 @@
-"""``%stream promote``: a fork takes the place of a query of this notebook, with a short interruption."""
+"""``%stream promote``: replace a query of this notebook by a fork, with a short interruption."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
 from streamstate.magics.query_code import code_of, known_query
-from streamstate.magics.rescale_verb import finish_epoch, restart
+from streamstate.magics.stream_rescale import finish_epoch, restart
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.output_modes import check_mode
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamstate.operations.promotion import Promotion
     from streamstate.widgets.progress import Progress
 
-GOES_ON = ("running", "restarting")
+RUNNING_STATES = ("running", "restarting")
 """The states of a query that is started again afterwards."""
 
 
@@ -40,8 +40,8 @@ def _promote(notebook: NotebookContext, args: argparse.Namespace) -> Promotion:
     promoted = replace(launch, frame=code.build(), mode=code.mode)
     check_mode(promoted.frame, promoted.mode)
     promoted.sink.check(promoted.mode)
-    stays = f"{running.name} goes on as before, unless the promotion is complete."
-    runs = running.state in GOES_ON
+    stays = f"{running.name} continues as before, unless the promotion is complete."
+    runs = running.state in RUNNING_STATES
     with notebook.working(stays=stays, always=True) as progress:
         try:
             for stopped in (running, notebook.running.get(args.fork)):
@@ -56,7 +56,7 @@ def _promote(notebook: NotebookContext, args: argparse.Namespace) -> Promotion:
             restart(notebook, promoted, running)
         else:
             running.launch = promoted
-        progress.line = f"{running.name} goes on after epoch {promotion.epoch} with the state of {args.fork}."
+        progress.line = f"{running.name} continues after epoch {promotion.epoch} with the state of {args.fork}."
     notebook.assign(args.output, promotion)
     return promotion
 
@@ -72,10 +72,10 @@ def _launch(running: Running, fork: str) -> Launch:
 
 
 def stop_captured(notebook: NotebookContext, running: Running, progress: Progress) -> None:
-    """Stop a query at a committed epoch, and capture it, before another checkpoint goes on."""
+    """Stop a query at a committed epoch, and capture it, before another checkpoint continues."""
     from streamstate.snapshots.capture.capture import capture
 
-    runs = running.state in GOES_ON
+    runs = running.state in RUNNING_STATES
     running.stop(on_status=CaptureProgress(progress))
     spark, options = notebook.spark(), notebook.options(running.store)
     if runs and running.launch is not None:
@@ -89,4 +89,6 @@ def _switched(fork: str, launch: Launch, progress: Progress) -> Promotion:
     return promote(fork, over=launch.checkpoint, spark=launch.frame.sparkSession, progress=progress.of(launch.name))
 
 
-PROMOTE = Verb("promote", "let a fork take the place of a query, at the same epoch", _arguments, _promote)
+PROMOTE = Verb(
+    "promote", "let a fork take the place of a query, at the same epoch", _arguments, _promote, "Fork.promote"
+)
