@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from streamstate.launch.running import Running
     from streamstate.launch.starting import start
+    from streamstate.operations.checkpoint import Checkpoint
     from streamstate.operations.code_check import CheckReport, check
     from streamstate.operations.drill import DrillReport, drill
+    from streamstate.operations.find_checkpoints import checkpoints
     from streamstate.operations.new_checkpoint.bootstrap import bootstrap
     from streamstate.operations.new_checkpoint.migrate import migrate
     from streamstate.operations.new_checkpoint.proposal import Proposal
@@ -69,6 +71,7 @@ __all__ = [
     "CaptureReport",
     "CaptureStatus",
     "CheckReport",
+    "Checkpoint",
     "Comparison",
     "Cut",
     "DebugSession",
@@ -103,6 +106,7 @@ __all__ = [
     "capture",
     "check",
     "check_audit_record",
+    "checkpoints",
     "compact",
     "cut",
     "debug",
@@ -133,6 +137,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Checkpoint": "streamstate.operations.checkpoint",
+    "checkpoints": "streamstate.operations.find_checkpoints",
     "session": "streamstate.snapshots.spark.session",
     "capture": "streamstate.snapshots.capture.capture",
     "compact": "streamstate.snapshots.store.retention.tidying",

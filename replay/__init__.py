@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from streamstate.replay.debugging.branches import Branch
 from streamstate.replay.debugging.session import DebugSession, debug
-from streamstate.replay.forks import Edit, Fork, fork
+from streamstate.replay.forks import Edit, NewFork, fork
 from streamstate.replay.replay import Replay, replay
 from streamstate.replay.stepping.step import step
 from streamstate.replay.stepping.step_report import EpochRun, StepReport
+
+Fork = NewFork
 
 __all__ = [
     "Branch",
@@ -18,6 +20,7 @@ __all__ = [
     "Edit",
     "EpochRun",
     "Fork",
+    "NewFork",
     "Replay",
     "StepReport",
     "debug",

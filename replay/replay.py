@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from streamstate.errors import EpochGoneError, InvalidArgumentError
-from streamstate.replay.forks import Fork
+from streamstate.replay.forks import NewFork
 from streamstate.replay.forks.fork import fork, fork_before_first_epoch
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner, Watermark
@@ -24,25 +24,34 @@ from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.session import given_session
 from streamstate.state_inspect import Comparison, History
 
+if TYPE_CHECKING:
+    from streamstate.operations.checkpoint import Fork
+
 
 @dataclass(frozen=True)
 class Replay:
     """A range of epochs that was run again.
 
     Attributes:
-        fork: the checkpoint it ran on. A replay that starts at epoch 0 runs on a fork without any epoch (epoch −1).
         steps: the report of the epochs that were run.
         original: the original's captured epochs.
         replayed: the replay's captured epochs.
         comparison: the two compared epoch by epoch: ``original.compare(replayed)``.
     """
 
-    fork: Fork
+    _made: NewFork = field(repr=False)
     steps: StepReport
     original: History
     replayed: History
     comparison: Comparison
     _temporary: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def fork(self) -> Fork:
+        """The checkpoint it ran on. A replay that starts at epoch 0 runs on a fork without any epoch (epoch −1)."""
+        from streamstate.operations.checkpoint import Fork
+
+        return Fork(self._made)
 
     @property
     def same(self) -> bool:
@@ -60,7 +69,7 @@ class Replay:
 def replay(
     build_query: BuildQuery,
     checkpoint: str | os.PathLike[str],
-    new_checkpoint: str | os.PathLike[str],
+    new_checkpoint: str | os.PathLike[str] | None = None,
     *,
     epochs: range | tuple[int, int] | str,
     store: str | os.PathLike[str] | None = None,
@@ -82,7 +91,8 @@ def replay(
     Args:
         build_query: returns the streaming DataFrame, with the code to try out.
         checkpoint: the original; it is only read.
-        new_checkpoint: where the replay goes; it must not exist yet.
+        new_checkpoint: where the replay goes; it must not exist yet. By default a temporary folder that lives as long
+            as the result.
         epochs: the epochs to run again: ``"40..60"`` (both ends included; ``"40.."`` and ``"..60"`` are open), a range,
             or the first and the last epoch.
         store: where both are captured; by default a temporary store that lives as long as the result.
@@ -118,14 +128,15 @@ def replay(
         raise InvalidArgumentError(
             "Before epoch 0 there is no state to edit.\nReplay from epoch 1 on, or leave edit out."
         )
-    temporary = temporary_folder("replay") if store is None else None
-    store_path = temporary.name if temporary is not None else os.fspath(store or "")
+    temporary = temporary_folder("replay")
+    store_path = f"{temporary.name}/store" if store is None else os.fspath(store)
+    target = f"{temporary.name}/replay" if new_checkpoint is None else new_checkpoint
     recorded = ForkCapture(original.path, store_path, None, active)
     recorded.catch_up()
     if first == 0:
-        made = fork_before_first_epoch(original.path, new_checkpoint, active)
+        made = fork_before_first_epoch(original.path, target, active)
     else:
-        made = fork(original.path, new_checkpoint, at=first - 1, partitions=partitions, edit=edit, spark=active)
+        made = fork(original.path, target, at=first - 1, partitions=partitions, edit=edit, spark=active)
     runner = ForkRunner(
         build_query,
         made.checkpoint,
@@ -144,7 +155,7 @@ def replay(
     return Replay(made, steps, before, after, before.compare(after), temporary)
 
 
-def _run(loop: EpochLoop, made: Fork, epochs: int) -> StepReport:
+def _run(loop: EpochLoop, made: NewFork, epochs: int) -> StepReport:
     """Run the epochs; a fork on which nothing was run is deleted again."""
     try:
         return loop.run(epochs)

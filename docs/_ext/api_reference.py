@@ -71,7 +71,7 @@ PAGES = {
         "What a checkpoint says about its capture, and metrics of a capture for Prometheus.",
         (
             f"{_CORE}.operations.checkup.examine.examine",
-            f"{_CORE}.operations.checkup.report.Checkup",
+            f"{_CORE}.operations.checkup.report.DoctorReport",
             f"{_CORE}.operations.checkup.report.Finding",
             f"{_CORE}.operations.checkup.report.StoreState",
             f"{_CORE}.operations.checkup.state_tables.TableReading",

@@ -173,10 +173,10 @@ def _go_on(notebook: NotebookContext, running: Running, changed: Launch, written
     assert running.launch is not None
     if written is not None:
         spark = changed.frame.sparkSession
-        if CheckpointFiles(written.checkpoint, spark).begun()[-1] > written.epoch:
+        if CheckpointFiles(written.path, spark).begun()[-1] > written.epoch:
             print(f"{changed.name} had begun an epoch, whose results may be in the sink: {running.name} stays stopped.")
             return
-        files_for(spark, written.checkpoint).remove_tree(written.checkpoint)
+        files_for(spark, written.path).remove_tree(written.path)
     restart(notebook, running.launch, running)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamstate.operations.checkup.examine import examine
-from streamstate.operations.checkup.report import Checkup, Finding, StoreState
+from streamstate.operations.checkup.report import DoctorReport, Finding, StoreState
 from streamstate.operations.checkup.state_tables import TableReading
 
-__all__ = ["Checkup", "Finding", "StoreState", "TableReading", "examine"]
+__all__ = ["DoctorReport", "Finding", "StoreState", "TableReading", "examine"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import CheckpointError, DamagedCheckpointError, UnsupportedStateError
 from streamstate.operations.checkup.damaged_files import damage_findings, whole_epochs
 from streamstate.operations.checkup.query_advice import advice_findings
-from streamstate.operations.checkup.report import Checkup, Finding, StoreState
+from streamstate.operations.checkup.report import DoctorReport, Finding, StoreState
 from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
 from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
 from streamstate.operations.checkup.store_state import store_findings, store_state
@@ -43,7 +43,7 @@ def examine(
     every: Every = 1,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
-) -> Checkup:
+) -> DoctorReport:
     """Examine a query's checkpoint, and a store if one is given. Nothing is written.
 
     Also whether Spark can start from it again: every file that the next start reads is there and whole. A checkpoint on
@@ -85,7 +85,7 @@ def examine(
     findings += advice_findings(opened, whole, there, storage_options)
     findings += retention_findings(committed, seconds, interval) if tables else []
     provider = conf.get(f"{_STORE}.providerClass", "")
-    return Checkup(
+    return DoctorReport(
         checkpoint=opened.path,
         query_id=query_id or "unknown",
         spark=spark_of(conf),

@@ -43,7 +43,7 @@ class StoreState:
 
 
 @dataclass(frozen=True)
-class Checkup:
+class DoctorReport:
     """What a checkpoint says about its capture and its next start; ``str()`` of it is a report."""
 
     checkpoint: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from streamstate.errors import EpochGoneError
-from streamstate.replay.forks.fork import Fork, fork
+from streamstate.replay.forks.fork import NewFork, fork
 from streamstate.replay.stepping.breakpoints import ERROR, Until, breakpoint_at
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import BuildQuery, ForkRunner
@@ -140,7 +140,7 @@ class BranchTree:
         taken = [*check_store(Layout.at(self.store)), *(branch.name for branch in self.branches)]
         name = unused(self.name, taken)
         source = self.original if parent is None else parent.checkpoint
-        made: Fork = fork(source, f"{self.directory}/{name}", at=epoch, spark=self.spark)
+        made: NewFork = fork(source, f"{self.directory}/{name}", at=epoch, spark=self.spark)
         branch = DebugBranch(
             name,
             parent,

@@ -14,7 +14,7 @@ import streamstate as ss
 from damage.kinds import damaged, deleted
 from streamstate.command_line import main
 from streamstate.errors import DamagedCheckpointError
-from streamstate.operations.checkup import Checkup, examine
+from streamstate.operations.checkup import DoctorReport, examine
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return restarts(tmp_path_factory.mktemp("restarts"))
 
 
-def texts(found: Checkup, file: str | None = None) -> list[str]:
+def texts(found: DoctorReport, file: str | None = None) -> list[str]:
     """The findings, of one file or of all."""
     return [f"{finding.level}: {finding.text}" for finding in found.findings if file in (None, finding.file)]
 

@@ -37,8 +37,8 @@ def test_every_epoch_is_captured(input_of_two_epochs: Source, spark: SparkSessio
     assert isinstance(running, ss.Running)
     assert running.wait(timeout=300) == 1
     assert running.status().state == "finished"
-    assert running.checkpoint == str(tmp_path / "checkpoints" / "counts")
-    assert compare(spark, running.checkpoint, ss.open_store(tmp_path / "store")["counts"]) == 2
+    assert running.checkpoint.path == str(tmp_path / "checkpoints" / "counts")
+    assert compare(spark, running.checkpoint.path, ss.open_store(tmp_path / "store")["counts"]) == 2
 
 
 @pytest.mark.exhaustive

@@ -60,7 +60,7 @@ def check(history: History, query: Query, new: ss.WrittenCheckpoint) -> None:
     assert newest >= 2
     whole = Run(history.spark, history.folder / "whole")
     whole.start(query, epochs=range(4))
-    states = (StateAt(path, CheckpointFiles(path).committed()[-1]) for path in (new.checkpoint, str(whole.checkpoint)))
+    states = (StateAt(path, CheckpointFiles(path).committed()[-1]) for path in (new.path, str(whole.checkpoint)))
     assert not state_differences(history.spark, *states)
 
 

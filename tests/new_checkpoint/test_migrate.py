@@ -192,7 +192,7 @@ def check(spark: SparkSession, folder: Path, change: Change) -> None:
     whole = Run(spark, folder / "whole")
     whole.start(change.after, epochs=range(4))
     gone_on(found.run, change.after, new)
-    states = (StateAt(path, CheckpointFiles(path).committed()[-1]) for path in (new.checkpoint, str(whole.checkpoint)))
+    states = (StateAt(path, CheckpointFiles(path).committed()[-1]) for path in (new.path, str(whole.checkpoint)))
     assert not state_differences(spark, *states)
 
 

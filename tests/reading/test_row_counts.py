@@ -19,7 +19,7 @@ from streamstate.state_inspect import recorded_query
 from streamstate.state_inspect.temporal_index import row_counts
 from streamstate.widgets import Timeline
 from streamstate.widgets.overview.drawing import OverviewDrawing
-from streamstate.widgets.overview.facts import StoreFacts
+from streamstate.state_inspect.overview import StoreFacts
 from streamstate.widgets.timeline.model import TimelineModel
 
 STATES: list[State | None] = [{"a": 1}, {"a": 1, "b": 2, "c": 3}, {"c": 3}, {"a": 4, "c": 3}]
