@@ -13,9 +13,9 @@ from browser.epochs import entry, eventful, record
 from browser.stores import HOSTILE, START, Written, flights, hostile
 from streamstate.snapshots.store.delta.sizes import TableSize
 from streamstate.snapshots.store.registry import Branch, Lineage
+from streamstate.state_inspect.overview import QueryFacts, as_tree
 from streamstate.widgets import Focus, StoreOverview
 from streamstate.widgets.overview.drawing import ROWS, OverviewDrawing
-from streamstate.state_inspect.overview import QueryFacts, as_tree
 from streamstate.widgets.overview.model import OverviewModel, OverviewSelection
 
 

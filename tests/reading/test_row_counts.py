@@ -16,10 +16,10 @@ from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.entries import TableCounts, TableEntry
 from streamstate.snapshots.store.keyframes import keyframe_file, keyframe_rows, keyframes_in, marked_rows, marks_of
 from streamstate.state_inspect import recorded_query
+from streamstate.state_inspect.overview import StoreFacts
 from streamstate.state_inspect.temporal_index import row_counts
 from streamstate.widgets import Timeline
 from streamstate.widgets.overview.drawing import OverviewDrawing
-from streamstate.state_inspect.overview import StoreFacts
 from streamstate.widgets.timeline.model import TimelineModel
 
 STATES: list[State | None] = [{"a": 1}, {"a": 1, "b": 2, "c": 3}, {"c": 3}, {"a": 4, "c": 3}]

@@ -8,10 +8,10 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from streamstate.state_inspect.overview import QueryFacts
 from streamstate.state_inspect.values import Cell, timestamp
 from streamstate.widgets.model import first_row
 from streamstate.widgets.number_text import amount, size, span
-from streamstate.state_inspect.overview import QueryFacts
 from streamstate.widgets.still import frame, table, td
 
 ROWS = 25
