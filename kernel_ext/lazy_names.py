@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streamstate.errors import require_extra
+from streamstate.snapshots.spark.needing_spark import needing_spark
 
 
 def lazy_names(module: str, source: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -28,14 +28,8 @@ def lazy_names(module: str, source: str) -> tuple[Callable[[str], Any], Callable
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        try:
+        with needing_spark():
             value = getattr(importlib.import_module(homes[name]), name)
-        except ModuleNotFoundError:
-            require_extra("spark")  # what needs an extra when it is imported needs this one
-            from streamstate.snapshots.spark.connect import refuse_connect
-
-            refuse_connect()  # the package pyspark-client has no classic session
-            raise
         setattr(sys.modules[module], name, value)
         return value
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.spark.needing_spark import needing_spark
 from streamstate.snapshots.store.names import name_from
 
 if TYPE_CHECKING:
@@ -297,6 +298,7 @@ class Checkpoint(os.PathLike[str]):
             on_pass=on_pass,
         )
 
+    @needing_spark()
     def fork(
         self,
         to: str | os.PathLike[str],
@@ -365,6 +367,7 @@ class Checkpoint(os.PathLike[str]):
         )
         return Fork(made, storage_options=self._storage_options)
 
+    @needing_spark()
     def step(
         self,
         build_query: BuildQuery,
@@ -443,6 +446,7 @@ class Checkpoint(os.PathLike[str]):
             shared=shared,
         )
 
+    @needing_spark()
     def promote(
         self,
         *,
@@ -480,6 +484,24 @@ class Checkpoint(os.PathLike[str]):
 
         return promote(self.path, over=over, spark=spark, progress=progress)
 
+    @needing_spark()
+    def promotion(self, *, spark: SparkSession | None = None) -> Promotion:
+        """Return the newest promotion over this checkpoint, for example to undo it in another process.
+
+        Args:
+            spark: a session, needed if the checkpoint is not on the local disk.
+
+        Raises:
+            PromotionError: no fork has taken it over.
+
+        Example:
+            >>> delays.promotion().undo()  # doctest: +SKIP
+        """
+        from streamstate.operations.promotion import Promotion
+
+        return Promotion.of(self.path, spark)
+
+    @needing_spark()
     def replay(
         self,
         build_query: BuildQuery,
@@ -553,6 +575,7 @@ class Checkpoint(os.PathLike[str]):
             progress=progress,
         )
 
+    @needing_spark()
     def debug(
         self,
         build_query: BuildQuery,
@@ -586,6 +609,7 @@ class Checkpoint(os.PathLike[str]):
 
         return debug(build_query, self.path, at=at, directory=directory, store=store, name=name, mode=mode, spark=spark)
 
+    @needing_spark()
     def audit(
         self,
         build_query: BuildQuery,
@@ -647,6 +671,7 @@ class Checkpoint(os.PathLike[str]):
             progress=progress,
         )
 
+    @needing_spark()
     def check(
         self,
         build_query: BuildQuery | DataFrame,
@@ -691,6 +716,7 @@ class Checkpoint(os.PathLike[str]):
 
         return check(build_query, self.path, mode=mode, store=store, replay=replay, spark=spark, progress=progress)
 
+    @needing_spark()
     def propose_mapping(
         self,
         build_query: BuildQuery,
@@ -732,6 +758,7 @@ class Checkpoint(os.PathLike[str]):
 
         return propose_mapping(self.path, build_query, mapping, mode=mode, store=store, rows=rows, whole=whole)
 
+    @needing_spark()
     def migrate(
         self,
         build_query: BuildQuery,
@@ -787,6 +814,7 @@ class Checkpoint(os.PathLike[str]):
             self.path, build_query, os.fspath(to), mapping, mode=mode, store=store, sources=sources, progress=progress
         )
 
+    @needing_spark()
     def rescale(
         self,
         partitions: int,

@@ -12,14 +12,11 @@ from streamstate.replay.replay import Replay, replay
 from streamstate.replay.stepping.step import step
 from streamstate.replay.stepping.step_report import EpochRun, StepReport
 
-Fork = NewFork
-
 __all__ = [
     "Branch",
     "DebugSession",
     "Edit",
     "EpochRun",
-    "Fork",
     "NewFork",
     "Replay",
     "StepReport",

@@ -15,6 +15,7 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.epoch_range import epoch_list
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.bindings import binding_in_manifest
+from streamstate.snapshots.spark.needing_spark import needing_spark
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.delta.maintenance import GRACE
 from streamstate.snapshots.store.layout import MANIFEST
@@ -696,6 +697,7 @@ class History:
         """
         return results_shown(self._recorded)
 
+    @needing_spark()
     def describe(self, build_query: Callable[[], DataFrame], *, mode: str | None = None, since: int = 0) -> None:
         """Record the plan of a query that was captured without it, so that the store can show the query's result.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 
 from streamstate.errors import InvalidArgumentError, NoResultError
+from streamstate.snapshots.spark.needing_spark import needing_spark
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner
@@ -184,6 +185,7 @@ class Snapshot:
         """
         return self._history.recorded.interval_table_of(name, self._entry)
 
+    @needing_spark()
     def restore(
         self,
         *,
