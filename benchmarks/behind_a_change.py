@@ -26,9 +26,9 @@ def behind_a_change(spark: SparkSession, folder: Path, size: Size) -> Iterator[M
         load.change()
     load.run()
     store, epoch = folder / "store", load.epochs - 1
-    ss.capture(load.checkpoint, store, "load")
+    ss.Checkpoint(load.checkpoint).capture(store, "load")
     unload_state(spark)
-    ss.describe(store, "load", load.query)
+    ss.open_store(store)["load"].describe(load.query)
     history = ss.open_store(store)["load"]
     [path] = {row.path for row in history.inputs(epoch).selectExpr("input_file_name() AS path").distinct().collect()}
     key = history.diff(epoch - 1, epoch).changed["key"][0]

@@ -67,7 +67,7 @@ def _timed_and_peak(call: Callable[[], int]) -> tuple[float, int]:
 
 
 def _by_calls(recording: Path, store: Path, epochs: int) -> float:
-    """Call ``ss.capture`` after each epoch, in one process; returns the seconds that the calls took."""
+    """Call ``Checkpoint.capture`` after each epoch, in one process; returns the seconds that the calls took."""
     with warm_process(recording, store) as warm:
         return sum(warm.call().seconds for _ in range(epochs))
 

@@ -64,8 +64,8 @@ def checking_changes(spark: SparkSession, folder: Path, size: Size) -> Iterator[
         frame, checkpoint = build(spark, folder), folder / name
         writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
         writer.trigger(availableNow=True).start().awaitTermination()
-        ss.capture(checkpoint, folder / "store", name)
-        check = partial(ss.check, frame, checkpoint, spark=spark)
+        ss.Checkpoint(checkpoint).capture(folder / "store", name)
+        check = partial(ss.Checkpoint(checkpoint).check, frame, spark=spark)
         times = [timed(check) for _turn in range(_TURNS + 1)][1:]
         yield _measured(f"check, warm: {name}", statistics.median(times), _WARM, _TURNS, size)
         command = [sys.executable, "-m", "benchmarks.checking_changes", name, str(folder)]
@@ -74,7 +74,7 @@ def checking_changes(spark: SparkSession, folder: Path, size: Size) -> Iterator[
 
 
 def _measured(question: str, seconds: float, bound: float, runs: int, size: Size) -> Measurement:
-    return Measurement(question, "ss.check", seconds, "bound", bound, runs, f"{size.keys:,} keys", wanted=1.0)
+    return Measurement(question, "Checkpoint.check", seconds, "bound", bound, runs, f"{size.keys:,} keys", wanted=1.0)
 
 
 def _input(spark: SparkSession, folder: Path) -> DataFrame:
@@ -85,7 +85,7 @@ def _cold(name: str, folder: Path) -> None:
     """Time the first check of this process; the start of Spark does not count."""
     spark = ss.session()
     build = _QUERIES[name]
-    print(timed(lambda: ss.check(lambda: build(spark, folder), folder / name, spark=spark)))
+    print(timed(lambda: ss.Checkpoint(folder / name).check(lambda: build(spark, folder), spark=spark)))
 
 
 if __name__ == "__main__":

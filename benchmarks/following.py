@@ -69,7 +69,7 @@ def follower_memory(spark: SparkSession, folder: Path, size: Size) -> Iterator[M
     ):
         yield Measurement(question, "many keys", ours, "few keys", other, 1, setting, unit="B", wanted=1 / 1.1)
         yield Measurement(question, "many keys", ours, "the bound", _MEMORY, 1, setting, unit="B", wanted=1)
-    question, setting = "peak of one ss.capture of all keys", f"{size.keys:,} keys"
+    question, setting = "peak of one Checkpoint.capture of all keys", f"{size.keys:,} keys"
     yield Measurement(question, "many keys", many.all_keys, "the bound", _CALL_MEMORY, 1, setting, unit="B", wanted=1)
 
 

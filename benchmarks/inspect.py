@@ -15,6 +15,7 @@ import streamstate as ss
 from benchmarks.harness import Measurement, alternate, timed
 from benchmarks.size import Size
 from benchmarks.workload import Workload, finished, whole_state
+from streamstate.reports import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,14 +54,14 @@ def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
 def captured(spark: SparkSession, folder: Path, size: Size) -> Workload:
     """A finished query with a store of all its epochs: ``size.epochs`` after the one that brings all keys."""
     load = finished(spark, folder, size.keys, size.changes, size.epochs)
-    ss.capture(load.checkpoint, folder / "store", "load", spark=spark)
+    ss.Checkpoint(load.checkpoint).capture(folder / "store", "load", spark=spark)
     return load
 
 
 class InStore:
     """The questions put to the store."""
 
-    def __init__(self, store: ss.Store) -> None:
+    def __init__(self, store: Store) -> None:
         self.store, self.history = store, store["load"]
 
     def lookup(self, epoch: int) -> object:
@@ -111,7 +112,7 @@ class _InSpark:
         return old.join(new, "key", "full_outer").selectExpr(added, removed, "count_if(old <> new)").collect()
 
 
-def _questions(spark: SparkSession, load: Workload, store: ss.Store, newest: int) -> Iterator[_Question]:
+def _questions(spark: SparkSession, load: Workload, store: Store, newest: int) -> Iterator[_Question]:
     ours, sparks, past = InStore(store), _InSpark(spark, load), newest // 2
     for which, epoch in (("live", newest), ("past", past)):
         for name, ask, spark_asks, bound, ratio in (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import streamstate as ss
 from benchmarks.harness import Measurement, alternate
 from benchmarks.size import Size
+from streamstate.reports import History
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +88,7 @@ def _newest(path: Path, epochs: int) -> None:
     _read(ss.open_store(path)["q"], epochs)
 
 
-def _read(history: ss.History, epochs: int) -> None:
+def _read(history: History, epochs: int) -> None:
     snapshot = history.live()
     rows = snapshot.table().to_arrow()
     if snapshot.epoch != epochs - 1 or rows.num_rows != _KEYS or max(rows["value"].to_pylist()) != epochs - 1:

@@ -82,7 +82,8 @@ def _main(folder: str, count: str, *checkpoints: str) -> None:
     import streamstate as ss
 
     captures = [
-        ss.follow(checkpoints[at % len(checkpoints)], Path(folder, str(at)), "load") for at in range(int(count))
+        ss.Checkpoint(checkpoints[at % len(checkpoints)]).follow(Path(folder, str(at)), "load")
+        for at in range(int(count))
     ]
     for capture in captures:
         capture.wait(0, timeout=_TIMEOUT)

@@ -24,7 +24,7 @@ _FEW = 2
 
 
 def partitions(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
-    """``ss.capture`` of an epoch, in a process that has called it before and in a new one: many partitions, and two."""
+    """``Checkpoint.capture`` of an epoch, in a warm process and in a new one: many partitions, and two."""
     with ExitStack() as processes:
         sides = [_Side(spark, folder / str(count), size, count, processes) for count in (size.partitions, _FEW)]
         os.sync()
@@ -33,7 +33,7 @@ def partitions(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measur
                 side.capture()
     many, few = sides
     for question, ours, other in (
-        ("ss.capture of an epoch, process warm", many.warm, few.warm),
+        ("Checkpoint.capture of an epoch, process warm", many.warm, few.warm),
         ("the same, in a new process, with its start", many.new, few.new),
     ):
         yield Measurement(

@@ -21,7 +21,7 @@ import streamstate as ss
 from benchmarks.harness import timed
 from benchmarks.replayed import Stepped
 
-_CALL = "import sys, streamstate as ss; ss.capture(*sys.argv[1:])"
+_CALL = "import sys, streamstate as ss; ss.Checkpoint(sys.argv[1]).capture(*sys.argv[2:])"
 _PEAK = "; from benchmarks.processes import peak; print(peak())"
 _LOOK_SECONDS = 0.002
 _TIMEOUT = 600.0
@@ -47,7 +47,7 @@ class WarmProcess:
         return self._ask({"epochs": epochs, "sync": sync, "call": False})
 
     def call(self) -> Took:
-        """Reveal an epoch and call ``ss.capture``."""
+        """Reveal an epoch and call ``Checkpoint.capture``."""
         return self._ask({"epochs": 1, "sync": True, "call": True})
 
     def _ask(self, what: dict[str, object]) -> Took:
@@ -67,12 +67,12 @@ def warm_process(recording: Path, store: Path) -> Iterator[WarmProcess]:
 
 
 def call_in_new_process(checkpoint: Path, store: Path) -> None:
-    """``ss.capture`` in a new Python."""
+    """``Checkpoint.capture`` in a new Python."""
     subprocess.run([sys.executable, "-c", _CALL, str(checkpoint), str(store), "load"], check=True)
 
 
 def call_and_peak(checkpoint: Path, store: Path) -> int:
-    """``ss.capture`` in a new Python; returns the bytes that the process held at most."""
+    """``Checkpoint.capture`` in a new Python; returns the bytes that the process held at most."""
     command = [sys.executable, "-c", _CALL + _PEAK, str(checkpoint), str(store), "load"]
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
@@ -156,7 +156,7 @@ def _main(recording: str, store: str) -> None:
         with nullcontext() if asked["sync"] else patch("os.fsync", _not_synced):
             if asked["call"]:
                 stepped.replayed.reveal()
-                seconds = timed(partial(ss.capture, stepped.replayed.path, store, "load"))
+                seconds = timed(partial(ss.Checkpoint(stepped.replayed.path).capture, store, "load"))
             else:
                 seconds = stepped.step(asked["epochs"])
         print(json.dumps([seconds, time.process_time() - before]), flush=True)

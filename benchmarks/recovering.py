@@ -12,6 +12,8 @@ import streamstate as ss
 from benchmarks.harness import Measurement
 from benchmarks.size import Size
 from benchmarks.workload import Workload
+from streamstate.operations.drill import drill
+from streamstate.reports import DrillReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,8 +52,8 @@ def recovering(_spark: object, folder: Path, size: Size) -> Iterator[Measurement
     )
 
 
-def _killed(build_query: Callable[[], DataFrame], folder: Path) -> ss.DrillReport:
-    report = ss.drill(build_query, after=_AFTER, directory=folder, partitions=2, timeout=3600)
+def _killed(build_query: Callable[[], DataFrame], folder: Path) -> DrillReport:
+    report = drill(build_query, after=_AFTER, directory=folder, partitions=2, timeout=3600)
     if not (report.ok and report.aligned and report.in_flight):
         raise AssertionError(f"this drill measures nothing:\n{report!r}")
     return report

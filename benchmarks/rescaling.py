@@ -44,7 +44,7 @@ def rescaling(
         query.processAllAvailable()
         began = time.perf_counter()
         query.stop()
-        report = ss.rescale(load.checkpoint, after, spark=spark)
+        report = ss.Checkpoint(load.checkpoint).rescale(after, spark=spark)
         load.change()
         query = load.start()
         still = _first_epoch_after(load.checkpoint, report.epoch, began)

@@ -13,6 +13,7 @@ import streamstate as ss
 from benchmarks.harness import Measurement, alternate
 from benchmarks.large_stores import made
 from benchmarks.size import Size
+from streamstate.reports import Store
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans.plan_record import Expression, PlannedColumn, QueryPlan, TablePlan
 from streamstate.snapshots.store.query_plans.plan_table import record_plan
@@ -48,14 +49,14 @@ def results(spark: Any, folder: Path, size: Size) -> Iterator[Measurement]:
     yield _with_spark(spark, store, epoch, setting)
 
 
-def _with_spark(spark: Any, store: ss.Store, epoch: int, setting: str) -> Measurement:
+def _with_spark(spark: Any, store: Store, epoch: int, setting: str) -> Measurement:
     """All rows by the query's own plan over the state, against Spark's reading of the state alone."""
 
     def build() -> Any:
         source = spark.readStream.format("rate").load().selectExpr("string(value) AS key", "double(value) AS x")
         return source.groupBy("key").agg(F.count("*").alias("number"), F.sum("x").alias("total"), F.max("x").alias("m"))
 
-    ss.describe(store.path, "load", build)
+    ss.open_store(store.path)["load"].describe(build)
 
     def read(relation: str) -> None:
         frame = store.sql(f"FROM {relation} VERSION AS OF {epoch}", engine="spark", spark=spark).to_spark()
@@ -67,7 +68,7 @@ def _with_spark(spark: Any, store: ss.Store, epoch: int, setting: str) -> Measur
     )
 
 
-def _rows(store: ss.Store, sql: str) -> object:
+def _rows(store: Store, sql: str) -> object:
     return store.sql(sql).to_arrow()
 
 

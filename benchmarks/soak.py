@@ -51,7 +51,7 @@ def soak(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]
         _wait(checkpoint, 1)
         # Its log names the files that left a table for as long as two hours last.
         with patch.dict("streamstate.snapshots.store.delta.commits._CONFIGURATION", _FORGETS):
-            ss.capture(checkpoint, store, _QUERY)
+            ss.Checkpoint(checkpoint).capture(store, _QUERY)
         with (
             _process("follow", checkpoint, store, _QUERY) as follower,
             _process("ask", store, answers, _QUERY, size.keys),

@@ -37,7 +37,9 @@ def _run(given: argparse.Namespace) -> int:
     build = loaded(*given.code) if given.code else None
     offsets = [given.files] if given.files else None
     print(
-        ss.restore(history.at(given.at), given.to, build, checkpoint=given.checkpoint, offsets=offsets, mode=given.mode)
+        history.at(given.at).restore(
+            to=given.to, build_query=build, checkpoint=given.checkpoint, offsets=offsets, mode=given.mode
+        )
     )
     return FINE
 

@@ -61,7 +61,7 @@ def rescale(
         RescaleError: Spark failed, or the new state differs; the checkpoint is unchanged.
 
     Example:
-        >>> ss.rescale("checkpoints/delays", 8).partitions  # doctest: +SKIP
+        >>> ss.Checkpoint("checkpoints/delays").rescale(8).partitions  # doctest: +SKIP
         (2, 8)
     """
     began = time.monotonic()
@@ -160,10 +160,10 @@ class _Rescaling:
 
 @dataclass(frozen=True)
 class RescaleReport:
-    """What :func:`streamstate.rescale` did.
+    """What :meth:`streamstate.Checkpoint.rescale` did.
 
     Example:
-        >>> report = ss.rescale("checkpoints/delays", 8)  # doctest: +SKIP
+        >>> report = ss.Checkpoint("checkpoints/delays").rescale(8)  # doctest: +SKIP
         >>> report.partitions, report.epoch, report.skew  # doctest: +SKIP
         ((2, 8), 41, (1.02, 1.07))
     """

@@ -18,7 +18,7 @@ _TASK_LOST = re.compile(r"most recent failure: Lost task [^(]*\(TID \d+\) \([^)]
 
 @dataclass(frozen=True)
 class BackOff:
-    """How often, and after how long, :func:`streamstate.supervise` restarts a query that failed.
+    """How often, and after how long, :meth:`streamstate.Running.supervise` restarts a query that failed.
 
     The wait doubles from ``first`` to ``longest`` seconds while the query fails without committing an epoch. Once it
     commits one, the next wait is ``first`` seconds again.

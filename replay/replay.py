@@ -99,11 +99,11 @@ def replay(
         name: the replay's name in the store; by default its folder's name.
         conf: Spark settings for the replay only. Those that a query's first epoch fixes can only be given for a replay
             from epoch 0.
-        partitions: another number of partitions for the state; see :func:`streamstate.fork`.
-        edit: changes to the state before the first epoch; see :func:`streamstate.fork`.
+        partitions: another number of partitions for the state; see :meth:`streamstate.Checkpoint.fork`.
+        edit: changes to the state before the first epoch; see :meth:`streamstate.Checkpoint.fork`.
         mode: the output mode.
-        watermark: see :func:`streamstate.step`.
-        shared: values for shared variables; see :func:`streamstate.step`.
+        watermark: see :meth:`streamstate.Checkpoint.step`.
+        shared: values for shared variables; see :meth:`streamstate.Checkpoint.step`.
         spark: the session; by default the running one, or an embedded one.
         progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
 
@@ -113,11 +113,12 @@ def replay(
     Raises:
         InvalidArgumentError: an argument is invalid.
         EpochGoneError: the original does not have all these epochs.
-        QueryError, NotReplayableError, ForkError: as :func:`streamstate.step`; epochs that were run stay, and a fork on
+        QueryError, NotReplayableError, ForkError: as :meth:`streamstate.Checkpoint.step`; epochs that were run stay,
+            and a fork on
             which nothing was run is deleted.
 
     Example:
-        >>> replay = ss.replay(fixed, "checkpoints/delays", "checkpoints/fixed", epochs="40..60")  # doctest: +SKIP
+        >>> replay = delays.replay(fixed, to="checkpoints/fixed", epochs="40..60")  # doctest: +SKIP
         >>> replay.comparison.first  # doctest: +SKIP
     """
     active = given_session(spark)

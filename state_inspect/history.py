@@ -348,7 +348,8 @@ class History:
 
         Each :class:`Advice` is a sentence with its evidence from the captured epochs. There is none where nothing is
         wrong. What the query's plan says is known once it has been started or described
-        (:func:`streamstate.describe`); without it, there is advice as far as the checkpoint and the store tell. State
+        (:meth:`streamstate.History.describe`); without it, there is advice as far as the checkpoint and the store
+        tell. State
         tables that are concerned are read.
 
         Example:
@@ -510,7 +511,7 @@ class History:
 
         Nothing is run again and nothing is changed: the source is asked for what lies between the offsets that the
         checkpoint or, where Spark has purged them, the store has recorded. This needs the query's plan, so the query
-        has to have been started or described (:func:`streamstate.describe`) in this process.
+        has to have been started or described (:meth:`streamstate.History.describe`) in this process.
 
         Args:
             epoch: the epoch, as in :meth:`at`.
@@ -762,10 +763,10 @@ class History:
         Example:
             >>> store["delays"].retain(last=1000, one_in=100, dry_run=True)  # doctest: +SKIP
         """
-        from streamstate.snapshots.store.retention.dropping import keep
+        from streamstate.snapshots.store.retention.dropping import retain
 
         layout = self._recorded.layout
-        return keep(
+        return retain(
             layout.root,
             self.name,
             last=last,

@@ -144,7 +144,8 @@ class Snapshot:
                 sides of a join are named; their rows have the query's column names, too.
 
         Raises:
-            NoResultError: the query's plan is not known at this epoch (see :func:`streamstate.describe`), or the
+            NoResultError: the query's plan is not known at this epoch (see :meth:`streamstate.History.describe`), or
+                the
                 result is more than a row for each row of the state.
             EpochDroppedError: as :meth:`table`.
 

@@ -218,7 +218,8 @@ def open_store(
     """Open a store for reading. Needs neither Spark nor Java.
 
     Args:
-        path: the folder or URI given to :func:`streamstate.capture` or :func:`streamstate.follow`.
+        path: the folder or URI given to :meth:`streamstate.Checkpoint.capture` or
+            :meth:`streamstate.Checkpoint.follow`.
         storage_options: deltalake's options for a store in an object store, such as ``{"AWS_REGION": "eu-central-1"}``.
             Options that are left out come from the environment.
         memory_limit: the memory that the index may take, such as ``"4GB"``; by default a quarter of the machine's.

@@ -67,7 +67,7 @@ PAGES = {
         ),
     ),
     "sidecar": Page(
-        "Checkup and metrics",
+        "DoctorReport and metrics",
         "What a checkpoint says about its capture, and metrics of a capture for Prometheus.",
         (
             f"{_CORE}.operations.checkup.examine.examine",

@@ -84,7 +84,7 @@ def _check_own(query: KnownQuery, running: Running | None) -> None:
     """Refuse a query that another process may be running, and one whose sources are not those of its code."""
     if running is None:
         return
-    call = f"streamstate.migrate({query.checkpoint!r}, build_query, …)"
+    call = f"streamstate.Checkpoint({query.checkpoint!r}).migrate(build_query, to=…)"
     if running.launch is None:
         raise QueryError(
             f"{query.name} was not started by this notebook, which therefore cannot stop it.\n"

@@ -65,7 +65,8 @@ def _launch(running: Running, fork: str) -> Launch:
     if running.launch is None:
         raise QueryError(
             f"{running.name} was not started by this notebook, which therefore cannot stop and restart it.\n"
-            f"Stop it where it runs, call streamstate.promote(…, over={running.checkpoint.path!r}) with the checkpoint"
+            f"Stop it where it runs, call streamstate.Checkpoint(…).promote(over={running.checkpoint.path!r}) with"
+            f" the checkpoint"
             f" of {fork}, and start it again there."
         )
     return running.launch

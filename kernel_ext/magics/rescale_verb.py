@@ -90,7 +90,8 @@ def _launch(running: Running) -> Launch:
     if running.launch is None:
         raise QueryError(
             f"{running.name} was not started by this notebook, which therefore cannot stop and restart it.\n"
-            f"Stop it where it runs, call streamstate.rescale({running.checkpoint.path!r}, N), and start it again"
+            f"Stop it where it runs, call streamstate.Checkpoint({running.checkpoint.path!r}).rescale(N), and start"
+            f" it again"
             " there."
         )
     return running.launch

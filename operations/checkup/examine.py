@@ -52,7 +52,7 @@ def examine(
     Args:
         checkpoint: the query's ``checkpointLocation``.
         store: the store that it is or will be captured into.
-        every: how often it is to be captured, as for :func:`streamstate.follow`.
+        every: how often it is to be captured, as for :meth:`streamstate.Checkpoint.follow`.
         storage_options: deltalake's options for reaching an object store.
         spark: the session to read a checkpoint on another file system with. Default: the running one, or a new one.
 

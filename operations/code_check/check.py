@@ -79,7 +79,7 @@ def check(
         InvalidArgumentError: an argument is invalid.
 
     Example:
-        >>> report = ss.check(build_query, "checkpoints/delays", store="store")  # doctest: +SKIP
+        >>> report = ss.Checkpoint("checkpoints/delays").check(build_query, store="store")  # doctest: +SKIP
         >>> if not report:
         ...     print(report)  # doctest: +SKIP
     """

@@ -57,8 +57,8 @@ _MARKS = {"refused": "✗", "changed": "±", "note": "·"}
 
 
 def migrate_call() -> str:
-    """The name of :func:`streamstate.migrate` where the person is who reads a finding."""
-    return worded("ss.migrate", magic="%stream migrate", command="streamstate migrate")
+    """The name of :meth:`streamstate.Checkpoint.migrate` where the person is who reads a finding."""
+    return worded("Checkpoint.migrate", magic="%stream migrate", command="streamstate migrate")
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What :func:`streamstate.check` found; true if the code starts from the checkpoint and means the same.
+    """What :meth:`streamstate.Checkpoint.check` found; true if the code starts from the checkpoint and means the same.
 
     Example:
-        >>> report = ss.check(build_query, "checkpoints/delays", store="store")  # doctest: +SKIP
+        >>> report = ss.Checkpoint("checkpoints/delays").check(build_query, store="store")  # doctest: +SKIP
         >>> report.ok, [finding.kind for finding in report.findings]  # doctest: +SKIP
         (False, ['value_expression'])
     """

@@ -81,7 +81,7 @@ def drill(
         ...     spark = ss.session()
         ...     letters = spark.readStream.schema("k string").option("maxFilesPerTrigger", 1).json("input")
         ...     return letters.groupBy("k").count()
-        >>> report = ss.drill(build_query)  # doctest: +SKIP
+        >>> report = drill(build_query)  # doctest: +SKIP
         >>> report.ok, report.seconds_to_recover  # doctest: +SKIP
         (True, 6.1)
     """
@@ -108,7 +108,7 @@ class DrillReport:
     """How a query recovered from a kill, and whether its state is that of an undisturbed run.
 
     Example:
-        >>> report = ss.drill(build_query)  # doctest: +SKIP
+        >>> report = drill(build_query)  # doctest: +SKIP
         >>> report.ok, report.seconds_to_recover  # doctest: +SKIP
         (True, 6.1)
     """

@@ -43,7 +43,7 @@ class Proposal:
     notes: tuple[str, ...] = ()
     """What it does that is not a plain copy, in sentences."""
     problem: str | None = None
-    """Why :func:`migrate` would refuse it, as far as was seen."""
+    """Why :meth:`Checkpoint.migrate` would refuse it, as far as was seen."""
     old: str | None = None
     """The old state table that it follows from."""
     columns: tuple[ColumnPair, ...] = field(default=(), repr=False)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ProposedMapping(Sequence[Proposal]):
-    """What :func:`propose_mapping` returns: a :class:`Proposal` for each state table of the changed query.
+    """What :meth:`Checkpoint.propose_mapping` returns: a :class:`Proposal` for each state table of the changed query.
 
     Example:
-        >>> proposed = ss.propose_mapping("checkpoints/by_route", build_by_carrier)  # doctest: +SKIP
+        >>> proposed = ss.Checkpoint("checkpoints/by_route").propose_mapping(build_by_carrier)  # doctest: +SKIP
         >>> [(proposal.table, proposal.problem) for proposal in proposed]  # doctest: +SKIP
         [('op0', None)]
     """
@@ -47,18 +47,18 @@ class ProposedMapping(Sequence[Proposal]):
 
     @property
     def problems(self) -> list[str]:
-        """Why :func:`migrate` would refuse, as far as was seen; empty if nothing speaks against it."""
+        """Why :meth:`Checkpoint.migrate` would refuse, as far as was seen; empty if nothing speaks against it."""
         return [proposal.problem for proposal in self.proposals if proposal.problem]
 
     def check(self) -> None:
-        """Raise a ``StateWriteError`` if :func:`migrate` would refuse it, as far as was seen."""
+        """Raise a ``StateWriteError`` if :meth:`Checkpoint.migrate` would refuse it, as far as was seen."""
         if self.problems:
             raise StateWriteError(self.problems[0])
 
     @property
     def _headline(self) -> str:
         tables = ", ".join(proposal.table for proposal in self.proposals if proposal.problem)
-        verdict = f"ss.migrate would refuse it, because of {tables}" if tables else "nothing is written yet"
+        verdict = f"Checkpoint.migrate would refuse it, because of {tables}" if tables else "nothing is written yet"
         return f"epoch {self.epoch} of {self.checkpoint}; {verdict}"
 
     def __repr__(self) -> str:

@@ -66,7 +66,7 @@ class DebugBranch:
     def step(
         self, build_query: BuildQuery, epochs: int, until: Until, mode: str, progress: ProgressCallback | None
     ) -> StepReport:
-        """Run its next epochs; see :func:`streamstate.step`."""
+        """Run its next epochs; see :meth:`streamstate.Checkpoint.step`."""
         point = breakpoint_at(until)
         runner = ForkRunner(build_query, self.checkpoint, self.original, self.spark, mode=mode)
         loop = EpochLoop(runner, self.capture, point, until == ERROR, capture_each=True, progress=progress)

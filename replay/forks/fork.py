@@ -152,12 +152,12 @@ def fork(
         NotReplayableError: the log of a file source no longer says which files had been read by then.
 
     Example:
-        >>> fork = ss.fork("checkpoints/delays", "checkpoints/what_if", at=12)  # doctest: +SKIP
+        >>> fork = ss.Checkpoint("checkpoints/delays").fork("checkpoints/what_if", at=12)  # doctest: +SKIP
         >>> fork.epoch  # doctest: +SKIP
         12
-        >>> wider = ss.fork("checkpoints/delays", "checkpoints/wider", at=12, partitions=8)  # doctest: +SKIP
+        >>> wider = ss.Checkpoint("checkpoints/delays").fork("checkpoints/wider", at=12, partitions=8)  # doctest: +SKIP
         >>> zero = "UPDATE op0 SET max_delay = 0 WHERE carrier = 'HA'"
-        >>> ss.fork("checkpoints/delays", "checkpoints/zero", at=12, edit=zero).edited_rows  # doctest: +SKIP
+        >>> ss.Checkpoint("checkpoints/delays").fork("checkpoints/zero", at=12, edit=zero).edited_rows  # doctest: +SKIP
         1
     """
     # Check the arguments before starting Spark.

@@ -77,7 +77,7 @@ def capture(
         StoreError: the store cannot be reached or written.
 
     Example:
-        >>> ss.capture("checkpoints/delays", "store").epochs  # doctest: +SKIP
+        >>> ss.Checkpoint("checkpoints/delays").capture("store").epochs  # doctest: +SKIP
         (0, 1, 2)
     """
     capturer = capturer_for(

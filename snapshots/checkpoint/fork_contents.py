@@ -33,7 +33,7 @@ _MOST_IN_ZIP = 64 << 20
 def store_hint() -> str:
     """What can still be done with an epoch that the checkpoint no longer holds, in a line of its own."""
     how = worded(
-        "ss.restore makes a checkpoint from it",
+        "Snapshot.restore makes a checkpoint from it",
         magic="%stream fork makes a checkpoint from it",
         command="streamstate restore makes a checkpoint from it",
     )

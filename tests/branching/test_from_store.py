@@ -22,6 +22,7 @@ from streamstate.errors import (
     NotReplayableError,
     UnknownTableError,
 )
+from streamstate.reports import Store
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
@@ -49,7 +50,7 @@ class Counts(StatefulProcessor):
 
 
 def test_a_query_continues_from_a_snapshot(
-    spark: SparkSession, counted: tuple[Path, Path], store: ss.Store, tmp_path: Path
+    spark: SparkSession, counted: tuple[Path, Path], store: Store, tmp_path: Path
 ) -> None:
     """Started from a snapshot and given the later input, it has the counts of the query that never stopped."""
     snapshot = store["counts"].at(2)
@@ -67,7 +68,7 @@ def test_a_query_continues_from_a_snapshot(
     assert actual == dict(zip(live["k"], live["count"], strict=True))
 
 
-def test_an_unknown_table_is_rejected(spark: SparkSession, store: ss.Store) -> None:
+def test_an_unknown_table_is_rejected(spark: SparkSession, store: Store) -> None:
     """``initial_state`` raises ``UnknownTableError``."""
     with pytest.raises(UnknownTableError):
         ss.initial_state(store["counts"], "op1", spark=spark)
@@ -110,4 +111,4 @@ def test_sources_that_cannot_start_at_the_end_of_an_epoch(tmp_path: Path, offset
 def test_the_error_for_a_missing_epoch_suggests_to_restore_it(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """The store may have captured an epoch that the checkpoint does not hold."""
     with pytest.raises(EpochGoneError, match=r"ss\.restore"):
-        ss.fork(counted[0], tmp_path / "fork", at=77)
+        ss.Checkpoint(counted[0]).fork(tmp_path / "fork", at=77)

@@ -205,7 +205,7 @@ def test_a_dropped_epoch_is_not_counted(tmp_path: Path) -> None:
     synthetic.write(tmp_path, [{"a": n} for n in range(12)], query="q")
     model = OverviewModel(ss.open_store(tmp_path))
     assert facts(model)["q"].captured == 12
-    ss.keep(tmp_path, "q", last=4)
+    ss.open_store(tmp_path)["q"].retain(last=4)
     assert facts(model)["q"].captured == 4
 
 

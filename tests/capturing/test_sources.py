@@ -23,7 +23,7 @@ from streamstate.snapshots.store.delta import append_once, open_or_create, open_
 from streamstate.snapshots.store.entries import Entry, TableEntry, as_rows
 from streamstate.snapshots.store.layout import CAPTURED, MANIFEST, Layout
 from streamstate.snapshots.store.manifest import Manifest
-from streamstate.snapshots.store.retention.dropping import keep
+from streamstate.snapshots.store.retention.dropping import retain
 
 EXAMPLES = settings(max_examples=60, deadline=None)
 
@@ -170,7 +170,7 @@ def test_queries_over_the_same_folder_have_the_same_digests(
     reader = spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", 2)
     run(reader.parquet(str(source.folder)).groupBy("k").count(), tmp_path / "two")
     for name in ("one", "two"):
-        ss.capture(tmp_path / name, tmp_path / "store", name, spark=spark)
+        ss.Checkpoint(tmp_path / name).capture(tmp_path / "store", name, spark=spark)
     digests = {}
     for name in ("one", "two"):
         frame = ss.open_store(tmp_path / "store")[name].epochs()
@@ -189,8 +189,8 @@ def test_incremental_captures_record_the_same_sources(spark: SparkSession, sourc
         for epoch in epochs:
             source.add(letters(epoch))
         run(counts(source), tmp_path / "q")
-        ss.capture(tmp_path / "q", tmp_path / "often", spark=spark)
-    ss.capture(tmp_path / "q", tmp_path / "once", spark=spark)
+        ss.Checkpoint(tmp_path / "q").capture(tmp_path / "often", spark=spark)
+    ss.Checkpoint(tmp_path / "q").capture(tmp_path / "once", spark=spark)
     often, once = ([*ss.open_store(tmp_path / name)["q"].epochs()["sources"]] for name in ("often", "once"))
     assert often == once
     assert [only(sources)["files"] for sources in once] == [*range(1, 15)]
@@ -207,7 +207,7 @@ def test_each_source_has_its_own_facts(spark: SparkSession, source: Source, tmp_
     run(both.groupBy("k").count(), tmp_path / "both")
     run(counts(source), tmp_path / "one")
     for name in ("both", "one"):
-        ss.capture(tmp_path / name, tmp_path / "store", spark=spark)
+        ss.Checkpoint(tmp_path / name).capture(tmp_path / "store", spark=spark)
     first, second = json.loads(ss.open_store(tmp_path / "store")["both"].epochs()["sources"].iloc[0])
     assert (first["under"], first["files"]) == (other.folder.as_uri(), 2)
     assert (second["under"], second["files"]) == (source.folder.as_uri(), 1)
@@ -252,7 +252,7 @@ def test_the_sources_column_is_added_to_older_stores(tmp_path: Path) -> None:
 def test_retention_keeps_the_sources_of_epochs(tmp_path: Path) -> None:
     """They are still in the manifest after retention has rewritten it."""
     write(tmp_path, [{"a": number} for number in range(4)], facts=[{"sources": f"[{epoch}]"} for epoch in range(4)])
-    keep(tmp_path, "q", last=2)
+    retain(tmp_path, "q", last=2)
     assert list(ss.open_store(tmp_path)["q"].epochs()["sources"]) == ["[2]", "[3]"]
 
 
@@ -261,7 +261,7 @@ def test_retention_adds_the_sources_column_to_older_stores(tmp_path: Path) -> No
     write(tmp_path, [{"a": 1}, {"a": 2}])
     shutil.rmtree(tmp_path / "q" / "_epochs")
     layout = write_older_store(tmp_path)
-    keep(tmp_path, "q", last=1)
+    retain(tmp_path, "q", last=1)
     table = open_table(layout.manifest("q"))
     assert table is not None
     assert [field.name for field in table.schema().fields] == MANIFEST.names

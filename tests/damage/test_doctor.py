@@ -67,12 +67,12 @@ def test_what_to_do(recorded: Path, tmp_path: Path) -> None:
     """The report says it: a backup, another checkpoint from an epoch that is whole, or from the store."""
     checkpoint = damaged("newest state deleted", recorded / "HDFS/plain", tmp_path / "c")
     with pytest.raises(DamagedCheckpointError):
-        ss.capture(checkpoint, tmp_path / "s", "q")
+        ss.Checkpoint(checkpoint).capture(tmp_path / "s", "q")
     found = examine(checkpoint, tmp_path / "s")
     file = "problem: state/0/1/6.delta is missing. Spark cannot restart. Restore the file from a backup."
     assert texts(found)[0] == file
     way_out = next(line for line in texts(found) if "Without a backup" in line)
-    assert f"from epoch 4 in a new checkpoint: ss.fork('{checkpoint}', to=…, at=4)" in way_out
+    assert f"from epoch 4 in a new checkpoint: ss.Checkpoint('{checkpoint}').fork(to=…, at=4)" in way_out
     assert f"from epoch 4 of the store: streamstate restore {tmp_path}/s q --at 4 --to PATH" in way_out
     torn = examine(damaged("offsets/6 torn", recorded / "HDFS/plain", tmp_path / "c2"))
     assert texts(torn, "offsets/6")[0].startswith(

@@ -12,16 +12,17 @@ import synthetic
 
 import streamstate as ss
 from streamstate.errors import UnknownColumnError
+from streamstate.reports import Store
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> ss.Store:
+def own(tmp_path: Path) -> Store:
     """A store of four epochs."""
     synthetic.write(tmp_path / "store", [{"a": 1}, {"a": 1, "b": 2}, {"b": 3}, {"b": 4}])
     return ss.open_store(tmp_path / "store")
 
 
-def test_overview(own: ss.Store, counted: tuple[Path, Path]) -> None:
+def test_overview(own: Store, counted: tuple[Path, Path]) -> None:
     """One row per query with its newest epoch."""
     (row,) = own.overview().to_dict("records")
     assert [row[name] for name in ("query", "state", "captured", "gaps", "epoch", "rows")] == [
@@ -44,7 +45,7 @@ def test_overview_of_an_empty_store(tmp_path: Path) -> None:
     assert ss.open_store(tmp_path / "store").overview()["state"].tolist() == ["empty"]
 
 
-def test_retain_then_compact(own: ss.Store) -> None:
+def test_retain_then_compact(own: Store) -> None:
     """Both are calls on the history, and what is kept reads as before."""
     history = own["q"]
     assert history.retain(last=2, dry_run=True).dropped == (0, 1)
@@ -54,12 +55,12 @@ def test_retain_then_compact(own: ss.Store) -> None:
     assert history.at(2).table().to_pandas()["value"].tolist() == [3]
 
 
-def test_export(own: ss.Store, tmp_path: Path) -> None:
+def test_export(own: Store, tmp_path: Path) -> None:
     """A Delta table with a version per epoch."""
     assert own["q"].export(tmp_path / "exported", epochs="1..2").epochs == (1, 2)
 
 
-def test_a_misspelt_column_or_option(own: ss.Store) -> None:
+def test_a_misspelt_column_or_option(own: Store) -> None:
     """The error lists the key columns and the options."""
     history = own["q"]
     calls: list[tuple[Callable[..., object], str]] = [

@@ -114,7 +114,7 @@ def test_an_interrupted_rescale_is_undone_at_the_next_start(
         patched.setattr(rescaling, "compare_states", lost)
         patched.setattr(rescaling, "recover", lambda *_: None)
         with pytest.raises(RescaleError):
-            ss.rescale(running.checkpoint.path, 4)
+            ss.Checkpoint(running.checkpoint.path).rescale(4)
     assert partitions(running) == 4
     shell.run("%stream restart counts")
     assert "An interrupted rescale of counts was undone" in shell.printed

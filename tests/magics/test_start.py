@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, InvalidNameError, NoStateError, QueryError
 from streamstate.launch.starting import STARTED
+from streamstate.reports import Running
 from streamstate.snapshots.spark.python_sources import active_session
 
 
@@ -34,7 +35,7 @@ def input_of_two_epochs(source: Source) -> Iterator[Source]:
 def test_every_epoch_is_captured(input_of_two_epochs: Source, spark: SparkSession, tmp_path: Path) -> None:
     """Every state equals Spark's, and the checkpoint is next to the store."""
     running = ss.start(counts(input_of_two_epochs), "counts", tmp_path / "store", trigger="available-now")
-    assert isinstance(running, ss.Running)
+    assert isinstance(running, Running)
     assert running.wait(timeout=300) == 1
     assert running.status().state == "finished"
     assert running.checkpoint.path == str(tmp_path / "checkpoints" / "counts")

@@ -262,7 +262,7 @@ def test_retention_removes_a_deleted_key_from_the_files(tmp_path: Path) -> None:
 
     synthetic.write(tmp_path, [{"somebody": 1, "else": 1}, {"somebody": 2, "else": 1}, {"else": 2}])
     assert files_with_key()
-    streamstate.keep(tmp_path, "q", last=1, grace=timedelta(0))
+    streamstate.open_store(tmp_path)["q"].retain(last=1, grace=timedelta(0))
     assert files_with_key() == []
 
 

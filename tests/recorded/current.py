@@ -30,7 +30,7 @@ def record(spark: SparkSession, folder: Path) -> None:
     for epoch in range(EPOCHS):
         source.add(letters(epoch))
     run(counts(source), folder / "checkpoint")
-    audit = ss.audit(lambda: counts(source), folder / "checkpoint", epochs=(1, 2), replays=1, spark=spark)
+    audit = ss.Checkpoint(folder / "checkpoint").audit(lambda: counts(source), epochs=(1, 2), replays=1, spark=spark)
     audit.save(folder / "record.json")
 
 

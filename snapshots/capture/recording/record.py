@@ -110,7 +110,7 @@ def recorded(
         StoreError: it cannot be read.
 
     Example:
-        >>> ss.describe("store", "words", lambda: ss.recorded("recordings/lines").groupBy("value").count())
+        >>> ss.open_store("store")["words"].describe(lambda: ss.recorded("recordings/lines").groupBy("value").count())
         ... # doctest: +SKIP
     """
     from pyspark.sql.pandas.types import from_arrow_schema
