@@ -16,7 +16,6 @@ class WrittenCheckpoint(Checkpoint):
     """A checkpoint that was made from rows; it can be passed wherever a checkpoint's path can.
 
     Attributes:
-        path: its path or URI.
         epoch: the epoch whose state it has; its query runs the one after it next.
         rows: the number of rows of each state table.
         seconds: how long it took, reading back included.

@@ -110,5 +110,5 @@ def test_sources_that_cannot_start_at_the_end_of_an_epoch(tmp_path: Path, offset
 
 def test_the_error_for_a_missing_epoch_suggests_to_restore_it(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """The store may have captured an epoch that the checkpoint does not hold."""
-    with pytest.raises(EpochGoneError, match=r"ss\.restore"):
+    with pytest.raises(EpochGoneError, match=r"Snapshot\.restore"):
         ss.Checkpoint(counted[0]).fork(tmp_path / "fork", at=77)
