@@ -143,7 +143,7 @@ class Checkpoint(os.PathLike[str]):
             spark: the session for another file system; by default the running one, or an embedded one.
 
         Returns:
-            A report: ``.can_capture``, ``.can_restart``, and ``.findings``, each with a file, a reason and what to do.
+            The report, with ``.can_capture``, ``.can_restart`` and ``.findings``: a file, a reason and what to do.
 
         Raises:
             NotACheckpointError: there is no checkpoint.

@@ -35,7 +35,7 @@ _RUN_UNTIL_EPOCHS = 1_000
 
 
 class DebugSession:
-    """Steps forward and back through a query's epochs, on forks of it; :func:`debug` starts one.
+    """Steps forward and back through a query's epochs, on forks of it; :meth:`Checkpoint.debug` starts one.
 
     It is thread-safe; calls run one after another. The original is only read. Going back changes nothing yet: the next
     step from there starts a new branch, and the branch that was left stays as it is.

@@ -1,4 +1,4 @@
-"""Recording what a source delivers, and reading a recording: :func:`record` and :func:`recorded`."""
+"""Recording what a source delivers, and reading a recording: :func:`streamstate.record` and :func:`recorded`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _recorders: dict[str, Recorder] = {}
 
 
 class RecordedFrame(ClassicDataFrame):
-    """What :func:`record` returns: a streaming DataFrame, and the recorder that feeds it as ``recorder``."""
+    """What :func:`streamstate.record` returns: a streaming DataFrame, and the recorder that feeds it as ``recorder``."""
 
     recorder: Recorder
 
@@ -147,7 +147,7 @@ def check_recordable(frame: DataFrame, place: Place) -> tuple[pa.Schema, str]:
     """The recorded columns of a frame, and what tells it from others. Writes nothing.
 
     Raises:
-        QueryError, InvalidArgumentError, StoreError: as :func:`record`.
+        QueryError, InvalidArgumentError, StoreError: as :func:`streamstate.record`.
     """
     of = _checked(frame)
     columns = arrow_columns(frame.schema)
