@@ -36,7 +36,7 @@ _recorders: dict[str, Recorder] = {}
 
 
 class RecordedFrame(ClassicDataFrame):
-    """What :func:`streamstate.record` returns: a streaming DataFrame, and the recorder that feeds it as ``recorder``."""
+    """A streaming DataFrame that :func:`streamstate.record` returned; its ``recorder`` feeds it."""
 
     recorder: Recorder
 
