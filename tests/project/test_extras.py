@@ -65,7 +65,8 @@ def test_a_store_is_read_without_any_extra(folder: Path) -> None:
     history = store["q"]
     print(len(history.live().table().to_pandas()), store.sql("SELECT count(*) AS n FROM q").to_arrow()["n"][0])
     print(history.diff(0, 1).counts["changed"], len(history.epochs()))
-    print(ss.Checkpoint('checkpoint').rescale_advice(store, cores=1).suggested)
+    from streamstate.operations.rescale_advice import rescale_advice
+    print(rescale_advice(history, cores=1).suggested)
     """
     assert run_without((*SPARK, *NOTEBOOK), program, folder).split() == ["2", "2", "1", "2", "1"]
 
