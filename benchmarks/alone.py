@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _WARM_UP = 5
 _TOGETHER = 4
 _NEW_PROCESSES = {
-    "Python: import streamstate; ss.capture": call_in_new_process,
+    "Python: import streamstate; Checkpoint.capture": call_in_new_process,
     "command line: streamstate capture": command_in_new_process,
 }
 

@@ -23,7 +23,7 @@ def auditing(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurem
     checkpoint = folder / "checkpoint"
     run = build().writeStream.format("noop").outputMode("update").trigger(availableNow=True)
     original = timed(lambda: run.option("checkpointLocation", str(checkpoint)).start().awaitTermination())
-    audit = ss.audit(build, checkpoint, epochs=(1, size.epochs), spark=spark)
+    audit = ss.Checkpoint(checkpoint).audit(build, epochs=(1, size.epochs), spark=spark)
     if not audit.clean:
         raise AssertionError(f"the query of delays is deterministic, and this says otherwise:\n{audit!r}")
     replay = statistics.median(run.seconds for run in audit.replays)

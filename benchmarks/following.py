@@ -68,7 +68,7 @@ def follower_memory(spark: SparkSession, folder: Path, size: Size) -> Iterator[M
     ):
         yield Measurement(question, "many keys", ours, "few keys", other, 1, setting, unit="B", wanted=1 / 1.1)
         yield bounded(question, "many keys", ours, _MEMORY, runs=1, setting=setting, unit="B")
-    question, setting = "peak of one ss.capture of all keys", f"{size.keys:,} keys"
+    question, setting = "peak of one Checkpoint.capture of all keys", f"{size.keys:,} keys"
     yield bounded(question, "many keys", many.all_keys, _CALL_MEMORY, runs=1, setting=setting, unit="B")
 
 

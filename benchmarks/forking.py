@@ -31,7 +31,7 @@ def forking(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
     names = (folder / f"fork{number}" for number in itertools.count())
     forks, copies = [], []
     for epoch in chosen:
-        forks.append(ss.fork(work.checkpoint, next(names), at=epoch))
+        forks.append(ss.Checkpoint(work.checkpoint).fork(next(names), at=epoch))
         copies.append(timed(lambda: shutil.copytree(work.checkpoint, folder / "copy")))
         shutil.rmtree(folder / "copy")
     setting = f"{size.keys:,} keys, {size.changes:,} changes, {len(committed)} epochs retained"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import streamstate as ss
 from benchmarks.harness import Measurement, Size, bounded, timed
 from benchmarks.workload import Workload, finished, whole_state
+from streamstate.reports import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,7 @@ class _Question:
 def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measurement]:
     """Measure common questions about state, each against its bound and against Spark's reader."""
     load = finished(spark, folder, size.keys, size.changes, size.epochs)
-    ss.capture(load.checkpoint, folder / "store", "load", spark=spark)
+    ss.Checkpoint(load.checkpoint).capture(folder / "store", "load", spark=spark)
     store = ss.open_store(folder / "store")
     history = store["load"]
     history.captured()  # reads the manifest
@@ -53,7 +54,7 @@ def reading(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measureme
 class _InStore:
     """Questions to the store."""
 
-    def __init__(self, store: ss.Store) -> None:
+    def __init__(self, store: Store) -> None:
         self.store, self.history = store, store["load"]
 
     def lookup(self, epoch: int) -> object:
@@ -104,7 +105,7 @@ class _InSpark:
         return old.join(new, "key", "full_outer").selectExpr(added, removed, "count_if(old <> new)").collect()
 
 
-def _questions(spark: SparkSession, load: Workload, store: ss.Store, newest: int) -> Iterator[_Question]:
+def _questions(spark: SparkSession, load: Workload, store: Store, newest: int) -> Iterator[_Question]:
     ours, sparks, past = _InStore(store), _InSpark(spark, load), newest // 2
     for which, epoch in (("live", newest), ("past", past)):
         for name, ask, spark_asks, bound, ratio in (

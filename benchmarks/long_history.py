@@ -18,6 +18,7 @@ from benchmarks.harness import Measurement, Size, bounded, timed
 from benchmarks.large_stores import QUERY, TABLE
 from benchmarks.long_store import bytes_written, write_long_store
 from benchmarks.plot import publish
+from streamstate.reports import History
 from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.reading import TableVersion
@@ -140,7 +141,7 @@ def _moved(store: Path, epochs: int, setting: str) -> Iterator[Measurement]:
         )
 
 
-def _page(history: ss.History, epoch: int) -> object:
+def _page(history: History, epoch: int) -> object:
     return history.at(epoch).table().page(limit=20)
 
 

@@ -18,7 +18,7 @@ import psutil
 import streamstate as ss
 from benchmarks.replayed import Stepped
 
-_CALL = "import sys, streamstate as ss; ss.capture(*sys.argv[1:])"
+_CALL = "import sys, streamstate as ss; ss.Checkpoint(sys.argv[1]).capture(*sys.argv[2:])"
 _PEAK = "; from benchmarks.processes import peak; print(peak())"
 _LOOK_SECONDS = 0.002
 _TIMEOUT = 600.0
@@ -57,12 +57,12 @@ def warm_process(recording: Path, store: Path) -> Iterator[WarmProcess]:
 
 
 def call_in_new_process(checkpoint: Path, store: Path) -> None:
-    """Run ``ss.capture`` in a new Python."""
+    """Run ``Checkpoint.capture`` in a new Python."""
     subprocess.run([sys.executable, "-c", _CALL, str(checkpoint), str(store), "load"], check=True)
 
 
 def call_and_peak(checkpoint: Path, store: Path) -> int:
-    """Run ``ss.capture`` in a new Python and return its peak memory in bytes."""
+    """Run ``Checkpoint.capture`` in a new Python and return its peak memory in bytes."""
     command = [sys.executable, "-c", _CALL + _PEAK, str(checkpoint), str(store), "load"]
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import streamstate as ss
 from benchmarks.harness import Measurement, Size
 from benchmarks.workload import Workload
+from streamstate.operations.drill import drill
+from streamstate.reports import DrillReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,8 +50,8 @@ def _recovered(folder: Path, size: Size) -> Iterator[Measurement]:
     )
 
 
-def _killed(build_query: Callable[[], DataFrame], folder: Path) -> ss.DrillReport:
-    report = ss.drill(build_query, after=_AFTER, directory=folder, partitions=2, timeout=3600)
+def _killed(build_query: Callable[[], DataFrame], folder: Path) -> DrillReport:
+    report = drill(build_query, after=_AFTER, directory=folder, partitions=2, timeout=3600)
     if not (report.ok and report.aligned and report.in_flight):
         raise AssertionError(f"this drill measures nothing:\n{report!r}")
     return report

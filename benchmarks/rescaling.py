@@ -33,7 +33,7 @@ def rescaling(spark: SparkSession, folder: Path, size: Size) -> Iterator[Measure
     query.processAllAvailable()
     began = time.perf_counter()
     query.stop()
-    report = ss.rescale(load.checkpoint, _AFTER, spark=spark)
+    report = ss.Checkpoint(load.checkpoint).rescale(_AFTER, spark=spark)
     load.change()
     query = load.start()
     down = _first_epoch_after(load.checkpoint, report.epoch, began)

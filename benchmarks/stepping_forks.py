@@ -21,9 +21,9 @@ def stepping_forks(spark: SparkSession, folder: Path, size: Size) -> Iterator[Me
     for _ in range(size.epochs + 1):
         work.change()
     work.run()
-    fork = ss.fork(work.checkpoint, folder / "fork", at=0)
-    ss.step(work.query, fork)
-    steps = [timed(lambda: ss.step(work.query, fork)) for _ in range(size.epochs)]
+    fork = ss.Checkpoint(work.checkpoint).fork(folder / "fork", at=0)
+    fork.step(work.query)
+    steps = [timed(lambda: fork.step(work.query)) for _ in range(size.epochs)]
     # The same query over the same files, from nothing up to the epoch that the fork has reached.
     again = work.query().writeStream.format("noop").outputMode("update").trigger(availableNow=True)
     scratch = timed(lambda: again.option("checkpointLocation", str(folder / "scratch")).start().awaitTermination())

@@ -33,7 +33,7 @@ class State:
         rows = spark.range(keys).selectExpr("concat('key ', id) AS key", "double(id) AS x")
         rows.write.parquet(str(folder / "input"))
         self.started_over = timed(lambda: self._run(self.checkpoint))
-        ss.capture(self.checkpoint, folder / "store", "q", spark=spark)
+        ss.Checkpoint(self.checkpoint).capture(folder / "store", "q", spark=spark)
 
     def _run(self, checkpoint: Path) -> None:
         writer = self.query().writeStream.format("noop").outputMode("update")
@@ -57,10 +57,14 @@ class State:
         """Return each way to make a checkpoint."""
         read = [[f"{self.folder}/input/*.parquet"]]
         return {
-            "restore": lambda: ss.restore(ss.open_store(self.folder / "store")["q"], self._new(), spark=self.spark),
-            "migrate": lambda: ss.migrate(self.checkpoint, self.changed, self._new()),
-            "bootstrap": lambda: ss.bootstrap(self.query, self._new(), state=self.totals(), offsets=read),
-            "edit": lambda: ss.fork(self.checkpoint, self._new(), edit="UPDATE op0 SET max = -max", spark=self.spark),
+            "restore": lambda: (
+                ss.open_store(self.folder / "store")["q"].live().restore(to=self._new(), spark=self.spark)
+            ),
+            "migrate": lambda: ss.Checkpoint(self.checkpoint).migrate(self.changed, to=self._new()),
+            "bootstrap": lambda: ss.bootstrap(self.query, to=self._new(), state=self.totals(), offsets=read),
+            "edit": lambda: ss.Checkpoint(self.checkpoint).fork(
+                self._new(), edit="UPDATE op0 SET max = -max", spark=self.spark
+            ),
         }
 
     def _new(self) -> Path:
@@ -79,7 +83,7 @@ def writing_state(spark: SparkSession, folder: Path, size: Size) -> Iterator[Mea
         seconds = statistics.median([turn[name] for turn in turns])
         yield Measurement(
             f"{name}, read back",
-            "ss.fork" if name == "edit" else f"ss.{name}",
+            "Checkpoint.fork" if name == "edit" else f"ss.{name}",
             seconds,
             "bound",
             bound,

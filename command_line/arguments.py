@@ -21,7 +21,7 @@ _STORE = "the folder or URI of the store"
 
 
 class CaptureOptions(TypedDict):
-    """Keyword arguments of ``ss.capture`` and ``ss.follow``."""
+    """Keyword arguments of ``Checkpoint.capture`` and ``Checkpoint.follow``."""
 
     verify: Verify
     spark: SparkSession | None
@@ -103,7 +103,7 @@ def add_capture(parser: argparse.ArgumentParser) -> None:
 
 
 def capture_options(given: argparse.Namespace) -> CaptureOptions:
-    """Return the arguments of ``add_capture`` as keyword arguments of ``ss.capture`` and ``ss.follow``."""
+    """Return the arguments of ``add_capture`` as keyword arguments of ``capture`` and ``follow``."""
     from streamstate.snapshots.spark.session import session
 
     return {

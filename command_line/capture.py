@@ -30,9 +30,9 @@ def _run(given: argparse.Namespace) -> int:
     from streamstate.snapshots.capture.memory import keep_pandas_out
 
     keep_pandas_out()
-    import streamstate as ss
+    from streamstate.snapshots.capture.capture import capture
 
-    report = ss.capture(given.checkpoint, given.store, given.name, **capture_options(given))
+    report = capture(given.checkpoint, given.store, given.name, **capture_options(given))
     if given.code is not None:
         _record_plan(given, report.query)
     if given.json:
@@ -50,7 +50,7 @@ def _record_plan(given: argparse.Namespace, query: str) -> None:
 
     ss.session()
     build = loaded(*given.code)
-    ss.describe(given.store, query, build, mode=given.mode, storage_options=storage_options(given))
+    ss.open_store(given.store, storage_options=storage_options(given))[query].describe(build, mode=given.mode)
 
 
 def _naming_line(given: argparse.Namespace, report: CaptureReport) -> list[str]:

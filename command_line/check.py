@@ -32,7 +32,7 @@ def _run(given: argparse.Namespace) -> int:
     import streamstate as ss
 
     build = loaded(*given.code)
-    report = ss.check(build, given.checkpoint, mode=given.mode, store=given.store, replay=given.replay)
+    report = ss.Checkpoint(given.checkpoint).check(build, mode=given.mode, store=given.store, replay=given.replay)
     if given.json:
         print_json(_as_json(report))
     else:

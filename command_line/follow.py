@@ -149,12 +149,12 @@ def _metrics(given: argparse.Namespace) -> CaptureMetrics | None:
 
 def _followed(given: argparse.Namespace, stopping: _Stopping, on_pass: Callable[[Outcome], object]) -> Capture | None:
     """The capture, once there is a checkpoint; None if it was stopped before."""
-    import streamstate as ss
+    from streamstate.snapshots.capture.follow import follow
 
     while not stopping.asked:
         try:
             _check_exists(given.checkpoint)
-            return ss.follow(
+            return follow(
                 given.checkpoint,
                 given.store,
                 given.name,

@@ -31,9 +31,13 @@ def _run(given: argparse.Namespace) -> int:
 
     build, mapping = loaded(*given.code), None if given.mapping is None else _mapping(given.mapping)
     if given.to is not None:
-        print(ss.migrate(given.checkpoint, build, given.to, mapping, mode=given.mode, store=given.store))
+        print(
+            ss.Checkpoint(given.checkpoint).migrate(
+                build, to=given.to, mapping=mapping, mode=given.mode, store=given.store
+            )
+        )
         return FINE
-    proposals = ss.propose_mapping(given.checkpoint, build, mode=given.mode, store=given.store, rows=0)
+    proposals = ss.Checkpoint(given.checkpoint).propose_mapping(build, mode=given.mode, store=given.store, rows=0)
     proposals.check()
     print_json({proposal.table: proposal.sql for proposal in proposals})
     for proposal in proposals:

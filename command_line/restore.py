@@ -29,12 +29,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    import streamstate as ss
 
     snapshot = snapshot_at(history_of(given), "live" if given.at is None else given.at)
     build = loaded(*given.code) if given.code else None
     offsets = [given.files] if given.files else None
-    print(ss.restore(snapshot, given.to, build, checkpoint=given.checkpoint, offsets=offsets, mode=given.mode))
+    print(
+        snapshot.restore(to=given.to, build_query=build, checkpoint=given.checkpoint, offsets=offsets, mode=given.mode)
+    )
     return FINE
 
 

@@ -32,9 +32,9 @@ def _run(given: argparse.Namespace) -> int:
             "retain needs at least one of --last 100, --since 2d and --one-in 10.\n"
             "An epoch stays if any of them keeps it. --dry-run says what would be dropped."
         )
-    from streamstate.snapshots.store.retention.dropping import keep
+    from streamstate.snapshots.store.retention.dropping import retain
 
-    report = keep(
+    report = retain(
         given.store,
         given.name,
         **policy,

@@ -33,12 +33,12 @@ _QUERY = ("query",)
 class CaptureMetrics(Collector):
     """The metrics of one capture: the results of its passes, and its lag at each scrape.
 
-    Pass :meth:`observe` to :func:`streamstate.follow` as ``on_pass``, and the capture that it returns to
+    Pass :meth:`observe` to :meth:`streamstate.Checkpoint.follow` as ``on_pass``, and the capture that it returns to
     :meth:`attach`. Register it with a registry of your own, or serve it with :meth:`served`.
 
     Example:
         >>> metrics = CaptureMetrics()  # doctest: +SKIP
-        >>> capture = ss.follow("checkpoints/delays", "store", on_pass=metrics.observe)  # doctest: +SKIP
+        >>> capture = ss.Checkpoint("checkpoints/delays").follow("store", on_pass=metrics.observe)  # doctest: +SKIP
         >>> metrics.attach(capture)  # doctest: +SKIP
         >>> with metrics.served(9095):  # doctest: +SKIP
         ...     run_until_stopped()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from streamstate.replay.debugging.branches import Branch
 from streamstate.replay.debugging.session import DebugSession, debug
-from streamstate.replay.forks import Edit, Fork, fork
+from streamstate.replay.forks import Edit, NewFork, fork
 from streamstate.replay.replay import Replay, replay
 from streamstate.replay.stepping.step import step
 from streamstate.replay.stepping.step_report import EpochRun, StepReport
@@ -17,7 +17,7 @@ __all__ = [
     "DebugSession",
     "Edit",
     "EpochRun",
-    "Fork",
+    "NewFork",
     "Replay",
     "StepReport",
     "debug",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from streamstate.errors import EpochGoneError, InvalidArgumentError
-from streamstate.replay.forks import Fork
+from streamstate.replay.forks import NewFork
 from streamstate.replay.forks.fork import fork, fork_before_first_epoch
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import ForkRunner, Watermark
@@ -25,25 +25,34 @@ from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.session import given_session
 from streamstate.state_inspect import Comparison, History
 
+if TYPE_CHECKING:
+    from streamstate.operations.checkpoint import Fork
+
 
 @dataclass(frozen=True)
 class Replay:
     """A range of epochs that was run again.
 
     Attributes:
-        fork: the checkpoint it ran on. A replay that starts at epoch 0 runs on a fork without any epoch (epoch −1).
         steps: the report of the epochs that were run.
         original: the original's captured epochs.
         replayed: the replay's captured epochs.
         comparison: the two compared epoch by epoch: ``original.compare(replayed)``.
     """
 
-    fork: Fork
+    _made: NewFork = field(repr=False)
     steps: StepReport
     original: History
     replayed: History
     comparison: Comparison
     _temporary: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def fork(self) -> Fork:
+        """The checkpoint it ran on. A replay that starts at epoch 0 runs on a fork without any epoch (epoch −1)."""
+        from streamstate.operations.checkpoint import Fork
+
+        return Fork(self._made)
 
     @property
     def same(self) -> bool:
@@ -61,7 +70,7 @@ class Replay:
 def replay(
     build_query: BuildQuery,
     checkpoint: str | os.PathLike[str],
-    new_checkpoint: str | os.PathLike[str],
+    new_checkpoint: str | os.PathLike[str] | None = None,
     *,
     epochs: range | tuple[int, int] | str,
     store: str | os.PathLike[str] | None = None,
@@ -83,18 +92,19 @@ def replay(
     Args:
         build_query: returns the streaming DataFrame, with the code to try out.
         checkpoint: the original; it is only read.
-        new_checkpoint: where the replay goes; it must not exist yet.
+        new_checkpoint: where the replay goes; it must not exist yet. By default a temporary folder that lives as long
+            as the result.
         epochs: the epochs to run again: ``"40..60"`` (both ends included; ``"40.."`` and ``"..60"`` are open), a range,
             or the first and the last epoch.
         store: where both are captured; by default a temporary store that lives as long as the result.
         name: the replay's name in the store; by default its folder's name.
         conf: Spark settings for the replay only. Those that a query's first epoch fixes can only be given for a replay
             from epoch 0.
-        partitions: another number of partitions for the state; see :func:`streamstate.fork`.
-        edit: changes to the state before the first epoch; see :func:`streamstate.fork`.
+        partitions: another number of partitions for the state; see :meth:`streamstate.Checkpoint.fork`.
+        edit: changes to the state before the first epoch; see :meth:`streamstate.Checkpoint.fork`.
         mode: the output mode.
-        watermark: see :func:`streamstate.step`.
-        shared: values for shared variables; see :func:`streamstate.step`.
+        watermark: see :meth:`streamstate.Checkpoint.step`.
+        shared: values for shared variables; see :meth:`streamstate.Checkpoint.step`.
         spark: the session; by default the running one, or an embedded one.
         progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
 
@@ -104,11 +114,12 @@ def replay(
     Raises:
         InvalidArgumentError: an argument is invalid.
         EpochGoneError: the original does not have all these epochs.
-        QueryError, NotReplayableError, ForkError: as :func:`streamstate.step`; epochs that were run stay, and a fork on
+        QueryError, NotReplayableError, ForkError: as :meth:`streamstate.Checkpoint.step`; epochs that were run stay,
+            and a fork on
             which nothing was run is deleted.
 
     Example:
-        >>> replay = ss.replay(fixed, "checkpoints/delays", "checkpoints/fixed", epochs="40..60")  # doctest: +SKIP
+        >>> replay = delays.replay(fixed, to="checkpoints/fixed", epochs="40..60")  # doctest: +SKIP
         >>> replay.comparison.first  # doctest: +SKIP
     """
     active = given_session(spark)
@@ -119,14 +130,15 @@ def replay(
         raise InvalidArgumentError(
             "Before epoch 0 there is no state to edit.\nReplay from epoch 1 on, or leave edit out."
         )
-    temporary = temporary_folder("replay") if store is None else None
-    store_path = temporary.name if temporary is not None else os.fspath(store or "")
+    temporary = temporary_folder("replay")
+    store_path = f"{temporary.name}/store" if store is None else os.fspath(store)
+    target = f"{temporary.name}/replay" if new_checkpoint is None else new_checkpoint
     recorded = ForkCapture(original.path, store_path, None, active)
     recorded.catch_up()
     if first == 0:
-        made = fork_before_first_epoch(original.path, new_checkpoint, active)
+        made = fork_before_first_epoch(original.path, target, active)
     else:
-        made = fork(original.path, new_checkpoint, at=first - 1, partitions=partitions, edit=edit, spark=active)
+        made = fork(original.path, target, at=first - 1, partitions=partitions, edit=edit, spark=active)
     runner = ForkRunner(
         build_query,
         made.checkpoint,
@@ -145,7 +157,7 @@ def replay(
     return Replay(made, steps, before, after, before.compare(after), temporary)
 
 
-def _run(loop: EpochLoop, made: Fork, epochs: int) -> StepReport:
+def _run(loop: EpochLoop, made: NewFork, epochs: int) -> StepReport:
     """Run the epochs; a fork on which nothing was run is deleted again."""
     try:
         return loop.run(epochs)

@@ -37,13 +37,15 @@ store = ss.open_store("streamstate-data/store")
 history = store["delays"]
 from streamstate.extension import loaded
 running = loaded(get_ipython()).notebook.query("delays")
-session = ss.debug(lambda: running.launch.frame, running.checkpoint, at=1, store=store.layout.root, name="what_if")
+session = ss.Checkpoint(running.checkpoint).debug(lambda: running.launch.frame, at=1, store=store.layout.root,
+name="what_if")
 session.watch("count(*)")
 session.step(2)
 session.back()
 session.step()
-without = ss.fork(running.checkpoint, "streamstate-data/lost", at=4, edit="DELETE FROM op0 WHERE origin = 'JFK'")
-ss.step(lambda: running.launch.frame, without, epochs=6, store=store.layout.root, name="jfk_lost")
+without = ss.Checkpoint(running.checkpoint).fork("streamstate-data/lost", at=4, edit="DELETE FROM op0 WHERE origin =
+'JFK'")
+without.step(lambda: running.launch.frame, epochs=6, store=store.layout.root, name="jfk_lost")
 from pyspark.sql import functions as F
 def by_carrier():
     rows = flights.flights(spark, data).groupBy("carrier")
@@ -57,7 +59,7 @@ VIEWS = {
     "debugger": "Debugger(session)",
     "branches": "DiffView(history, 8, 8, other=store['jfk_lost'])",
     "comparison": "ComparisonView(history.compare(store['jfk_lost']))",
-    "mapping": "ss.propose_mapping(running.checkpoint, by_carrier, store=store)",
+    "mapping": "ss.Checkpoint(running.checkpoint).propose_mapping(by_carrier, store=store)",
 }
 """Each view's picture and the cell that shows it."""
 QUICKSTART: FloatRect = {"x": 0, "y": 0, "width": 1100, "height": 1095}

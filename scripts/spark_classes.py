@@ -33,8 +33,8 @@ def write(archive: Path) -> None:
         counts = stream.groupBy("k").agg(F.count("*").alias("n"), F.avg("v").alias("mean"))
         writer = counts.writeStream.format("noop").outputMode("update").trigger(availableNow=True)
         writer.option("checkpointLocation", f"{folder}/checkpoint").start().awaitTermination()
-        ss.capture(f"{folder}/checkpoint", f"{folder}/store", "counts", spark=spark)
-        ss.fork(f"{folder}/checkpoint", f"{folder}/fork", at=0)
+        ss.Checkpoint(f"{folder}/checkpoint").capture(f"{folder}/store", "counts", spark=spark)
+        ss.Checkpoint(f"{folder}/checkpoint").fork(f"{folder}/fork", at=0)
         spark.stop()
         # The JVM ends when its standard input does.
         java = gateway.proc

@@ -80,8 +80,8 @@ def capture(spark: SparkSession, folder: Path, name: str, build: Build) -> None:
     checkpoint, store = folder / name / "checkpoint", folder / name / "store"
     writer = frame().writeStream.format("noop").outputMode("append").option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
-    ss.capture(checkpoint, store, name, spark=spark)
-    ss.describe(store, name, frame, mode="append")
+    ss.Checkpoint(checkpoint).capture(store, name, spark=spark)
+    ss.open_store(store)[name].describe(frame, mode="append")
 
 
 if __name__ == "__main__":

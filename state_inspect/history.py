@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,7 +15,9 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.epoch_range import epoch_list
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.bindings import binding_in_manifest
+from streamstate.snapshots.spark.needing_spark import needing_spark
 from streamstate.snapshots.store.consistent_read import consistent_read
+from streamstate.snapshots.store.delta.maintenance import GRACE
 from streamstate.snapshots.store.layout import MANIFEST
 from streamstate.snapshots.store.registry import ForkPoint
 from streamstate.state_inspect.advice import Advice
@@ -47,6 +50,7 @@ from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.inputs.late import Late, dropped
 from streamstate.state_inspect.inputs.late_counts import late_counts
 from streamstate.state_inspect.inputs.why import Why, explained
+from streamstate.state_inspect.key_options import lists_options
 from streamstate.state_inspect.results.results import (
     RESULT,
     result_plan,
@@ -59,6 +63,11 @@ from streamstate.state_inspect.results.results import (
 from streamstate.state_inspect.snapshot import Snapshot, choose_table, live_snapshot, snapshot_at
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamstate.snapshots.store.export import Epochs, ExportReport
+    from streamstate.snapshots.store.retention.dropping import RetentionReport
+    from streamstate.snapshots.store.retention.tidying import CompactedTable
     from streamstate.state_inspect.inputs.inputs import InputRows
 
 
@@ -272,6 +281,7 @@ class History:
         """
         return to_pandas(self.key_history_arrow(table, ancestors=ancestors, result=result, **key))
 
+    @lists_options
     @consistent_read()
     def key_history_arrow(
         self, table: str | None = None, *, ancestors: Any = False, result: Any = False, **key: Any
@@ -344,7 +354,8 @@ class History:
 
         Each :class:`Advice` is a sentence with its evidence from the captured epochs. There is none where nothing is
         wrong. What the query's plan says is known once it has been started or described
-        (:func:`streamstate.describe`); without it, there is advice as far as the checkpoint and the store tell. State
+        (:meth:`streamstate.History.describe`); without it, there is advice as far as the checkpoint and the store
+        tell. State
         tables that are concerned are read.
 
         Example:
@@ -407,6 +418,7 @@ class History:
         names = self._recorded.columns(chosen).key_columns
         return to_pandas(busy_keys(self._recorded.parts(chosen, after), self._recorded.index, names, n))
 
+    @lists_options
     @long_call("Nothing was changed.")
     @consistent_read()
     def first(self, predicate: str, /, *, table: str | None = None, **key: Any) -> int | None:
@@ -432,6 +444,7 @@ class History:
         condition = condition_on(self._recorded, predicate, chosen, key)
         return first_epoch_met(condition, self._recorded.index, self._recorded.known_entries)
 
+    @lists_options
     @long_call("Nothing was changed.")
     @consistent_read()
     def when(self, predicate: str, /, *, table: str | None = None, per_key: bool = False, **key: Any) -> pd.DataFrame:
@@ -462,6 +475,7 @@ class History:
             return spans_per_key(parts, index, self._recorded.known_entries, names)
         return spans(parts, index, self._recorded.known_entries)
 
+    @lists_options
     def watch(
         self,
         predicate: str,
@@ -503,7 +517,7 @@ class History:
 
         Nothing is run again and nothing is changed: the source is asked for what lies between the offsets that the
         checkpoint or, where Spark has purged them, the store has recorded. This needs the query's plan, so the query
-        has to have been started or described (:func:`streamstate.describe`) in this process.
+        has to have been started or described (:meth:`streamstate.History.describe`) in this process.
 
         Args:
             epoch: the epoch, as in :meth:`at`.
@@ -527,6 +541,7 @@ class History:
 
         return inputs(self._recorded, self.at(epoch).epoch, source)
 
+    @lists_options
     @long_call("Nothing was changed.")
     @consistent_read()
     def why(self, epoch: int | str, /, *, table: str | None = None, **key: Any) -> Why:
@@ -688,6 +703,157 @@ class History:
             ['result']
         """
         return results_shown(self._recorded)
+
+    @needing_spark()
+    def describe(self, build_query: Callable[[], DataFrame], *, mode: str | None = None, since: int = 0) -> None:
+        """Record the plan of a query that was captured without it, so that the store can show the query's result.
+
+        In this process, the input of its epochs can then be read, too: see :meth:`inputs`. A query that
+        :func:`streamstate.start`, ``%%stream`` or :meth:`Checkpoint.follow` found running in their own process needs no
+        description.
+
+        Args:
+            build_query: returns the streaming DataFrame of the query. It is planned, not started.
+            mode: the query's output mode: "append", "update" or "complete". It may be left out if Spark accepts only
+                one, if it makes no difference, or if an earlier plan of the query has been recorded.
+            since: the first epoch that ran with this plan.
+
+        Raises:
+            QueryError: ``build_query`` does not return the query's streaming DataFrame: it has other operators, or its
+                state other columns. Or Spark refuses it in this output mode.
+            InvalidArgumentError: the output mode has to be given, or another argument is invalid.
+
+        Example:
+            >>> store["delays"].describe(lambda: flights.groupBy("carrier").avg("delay"))  # doctest: +SKIP
+        """
+        from streamstate.snapshots.store.query_plans.describe import describe
+
+        layout = self._recorded.layout
+        describe(layout.root, self.name, build_query, mode=mode, since=since, storage_options=layout.options)
+
+    def retain(
+        self,
+        *,
+        last: int | None = None,
+        since: datetime | timedelta | str | None = None,
+        one_in: int | None = None,
+        grace: timedelta = GRACE,
+        dry_run: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> RetentionReport:
+        """Drop older epochs of the query; the kept ones read exactly as before.
+
+        An epoch is kept if ``last``, ``since`` or ``one_in`` keeps it; the newest captured one always is. The changes
+        of dropped epochs are folded into the next kept one. Captures and readers, here or in other processes, are not
+        disturbed: a snapshot that is held keeps its rows, and files that leave a table stay on disk for the grace
+        period. A run that is killed does no harm, and the next one finishes its work. Of input that was recorded with
+        the query, what neither a kept epoch nor a fork needs is dropped too.
+
+        Args:
+            last: keep this many of the newest captured epochs.
+            since: keep epochs committed since then: a timezone-aware datetime, or how long ago, as a ``timedelta`` or a
+                string such as "2d" or "3h".
+            one_in: of the others, keep the first in each interval of this many epochs: 10 keeps 0, 10, 20 and so on.
+            grace: how long files that left the tables are kept on disk for their readers, in whole hours.
+            dry_run: only report what would be dropped.
+            progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
+
+        Returns:
+            The dropped epochs and how much was freed.
+
+        Raises:
+            InvalidArgumentError: an argument is invalid, or none says what to keep.
+            NaiveTimestampError: ``since`` has no time zone.
+            StoreError: the store cannot be written; every epoch that it lists can still be read.
+
+        Example:
+            >>> store["delays"].retain(last=1000, one_in=100, dry_run=True)  # doctest: +SKIP
+        """
+        from streamstate.snapshots.store.retention.dropping import retain
+
+        layout = self._recorded.layout
+        return retain(
+            layout.root,
+            self.name,
+            last=last,
+            since=since,
+            one_in=one_in,
+            grace=grace,
+            dry_run=dry_run,
+            storage_options=layout.options,
+            progress=progress,
+        )
+
+    def compact(self, *, progress: ProgressCallback | None = None) -> list[CompactedTable]:
+        """Merge the small files of the query's tables, sort them by key, and delete those past their grace period.
+
+        Every epoch reads as before. Background captures compact by themselves from time to time.
+
+        Args:
+            progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
+
+        Returns:
+            Files and bytes of each table, before and after.
+
+        Raises:
+            StoreError: a table cannot be written; it is unchanged.
+
+        Example:
+            >>> [table.files_after for table in store["delays"].compact()]  # doctest: +SKIP
+            [1, 1]
+        """
+        from streamstate.snapshots.store.retention.tidying import compact
+
+        layout = self._recorded.layout
+        return compact(layout.root, self.name, storage_options=layout.options, progress=progress)
+
+    def export(
+        self,
+        to: str | os.PathLike[str],
+        *,
+        table: str | None = None,
+        epochs: Epochs | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> ExportReport:
+        """Write epochs of a state table as an ordinary Delta table whose versions are those epochs.
+
+        Version i holds exactly the state at the i-th epoch: the key columns, then the value columns. The metadata of
+        its commit names the epoch, its source offsets, its watermark and when it was committed. A repeated export
+        continues after the last version, whether the export was killed or more epochs have been captured since.
+
+        Args:
+            to: the folder or URI of the Delta table.
+            table: the state table; optional if there is only one.
+            epochs: epochs and ranges of them, such as ``"3,5,10..20"`` (both ends included) or ``[3, 5, range(10,
+                21)]``; by default all captured epochs.
+            progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
+
+        Returns:
+            The epochs that the table holds now, and what was written.
+
+        Raises:
+            NotAnExportError: ``to`` holds something else, or other epochs.
+            NotAStoreError: ``to`` is in or above a query's checkpoint.
+            UnknownTableError, UnknownEpochError: the table or an epoch does not exist.
+            StoreError: the table cannot be written; its existing versions are complete.
+
+        Example:
+            >>> store["delays"].export("exported", epochs=[3, 5, range(10, 21)]).epochs  # doctest: +SKIP
+            (3, 5, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
+            >>> DeltaTable("exported", version=1).to_pandas()  # doctest: +SKIP
+        """
+        from streamstate.snapshots.store.export import export
+
+        layout = self._recorded.layout
+        return export(
+            layout.root,
+            self.name,
+            os.fspath(to),
+            table=table,
+            epochs=epochs,
+            storage_options=layout.options,
+            progress=progress,
+        )
 
     @consistent_read()
     def __repr__(self) -> str:

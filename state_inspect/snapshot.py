@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
 from streamstate.errors import InvalidArgumentError, NoResultError
+from streamstate.snapshots.spark.needing_spark import needing_spark
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner
@@ -24,6 +27,13 @@ from streamstate.state_inspect.results.results import (
 )
 from streamstate.state_inspect.state_table import StateTable
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streamstate.operations.new_checkpoint.source_offsets import Offset
+    from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+    from streamstate.snapshots.calls.progress_callback import ProgressCallback
 
 
 class Snapshot:
@@ -134,7 +144,8 @@ class Snapshot:
                 sides of a join are named; their rows have the query's column names, too.
 
         Raises:
-            NoResultError: the query's plan is not known at this epoch (see :func:`streamstate.describe`), or the
+            NoResultError: the query's plan is not known at this epoch (see :meth:`streamstate.History.describe`), or
+                the
                 result is more than a row for each row of the state.
             EpochDroppedError: as :meth:`table`.
 
@@ -174,6 +185,63 @@ class Snapshot:
             EpochDroppedError: as :meth:`table`.
         """
         return self._history.recorded.interval_table_of(name, self._entry)
+
+    @needing_spark()
+    def restore(
+        self,
+        *,
+        to: str | os.PathLike[str],
+        build_query: Callable[[], DataFrame] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        offsets: Sequence[Offset] | None = None,
+        mode: str = "update",
+        spark: SparkSession | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> WrittenCheckpoint:
+        """Make a checkpoint that can run from this epoch, even if Spark has purged it or its state is damaged.
+
+        Spark writes the state, reads it back, and compares every row. The query's checkpoint is only read: it describes
+        the operators, and which files they had read. If it is gone, pass ``build_query``.
+
+        Args:
+            to: where the new checkpoint goes; it must not exist yet. It appears there once it is complete.
+            build_query: returns the streaming DataFrame of the code that the query had. Its checkpoint is then not
+                read.
+            checkpoint: the query's checkpoint; by default where the store says. Not with ``build_query``.
+            offsets: with ``build_query``, what each source had read if the store does not know it, as for
+                :func:`bootstrap`; None for a source: as the store says.
+            mode: with ``build_query``, the query's output mode: "append", "update" or "complete".
+            spark: the session to use; by default that of ``build_query``, the running one, or an embedded one.
+            progress: called with a message and the completed share of the work, from 0 to 1.
+
+        Raises:
+            StateWriteError: ``to`` exists already, what Spark reads back differs, or the files that were read are not
+                found.
+            EpochGoneError: neither the store nor the checkpoint knows the watermark after the epoch, or its offsets.
+            NotACheckpointError, CheckpointReplacedError: the query's checkpoint no longer exists; pass ``build_query``.
+            InvalidArgumentError: the code has other sources than the epoch, or there is a checkpoint beside the code.
+            UntrustedStoreError, UntrustedCheckpointError: the store or the checkpoint names something outside of it, or
+                code that reading its state would load.
+            NotReplayableError: the log of a file source no longer says which files had been read by then.
+            UnsupportedStateError: Spark cannot write this kind of state, or the code's state has other columns.
+
+        Example:
+            >>> again = history.at(3).restore(to="checkpoints/delays_3")  # doctest: +SKIP
+            >>> again.epoch, again.rows  # doctest: +SKIP
+            (3, {'op0': 1540})
+        """
+        from streamstate.operations.new_checkpoint.restore import restore
+
+        return restore(
+            self,
+            os.fspath(to),
+            build_query,
+            checkpoint=None if checkpoint is None else os.fspath(checkpoint),
+            offsets=offsets,
+            mode=mode,
+            spark=spark,
+            progress=progress,
+        )
 
     def summary(self) -> pd.DataFrame:
         """One row per state table.

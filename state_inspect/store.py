@@ -27,6 +27,7 @@ from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.index_updater import Tail
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import SparkSession
 
 
@@ -52,6 +53,22 @@ class Store:
     def queries(self) -> list[str]:
         """Names of the queries, sorted."""
         return [branch.name for branch in self._lineage.branches()]
+
+    def overview(self) -> pd.DataFrame:
+        """Return one row per query, each fork below its parent.
+
+        Columns: ``query``; ``parent`` (of a fork); ``state`` (``captured``, ``empty``, or why it cannot be read);
+        ``captured`` and ``gaps`` (how many epochs); ``epoch`` (the newest captured one), its ``committed_at``,
+        ``watermark``, ``lag`` (from its commit until its capture) and ``rows`` (of all state tables; missing if they
+        are not counted and counting takes long); ``bytes`` on disk; ``advice``, a list of sentences as
+        :meth:`History.advise` returns them.
+
+        Example:
+            >>> store.overview()[["query", "epoch", "rows", "lag"]]  # doctest: +SKIP
+        """
+        from streamstate.state_inspect.overview import overview_frame
+
+        return overview_frame(self)
 
     def variables(self) -> list[str]:
         """Names of the shared variables, sorted. ``store["shared.limit"]`` has the versions of one as its epochs.
@@ -201,7 +218,8 @@ def open_store(
     """Open a store for reading. Needs neither Spark nor Java.
 
     Args:
-        path: the folder or URI given to :func:`streamstate.capture` or :func:`streamstate.follow`.
+        path: the folder or URI given to :meth:`streamstate.Checkpoint.capture` or
+            :meth:`streamstate.Checkpoint.follow`.
         storage_options: deltalake's options for a store in an object store, such as ``{"AWS_REGION": "eu-central-1"}``.
             Options that are left out come from the environment.
         memory_limit: the memory that the index may take, such as ``"4GB"``; by default a quarter of the machine's.

@@ -11,6 +11,7 @@ from typing import Any
 from browser.epochs import entry, record
 
 import streamstate as ss
+from streamstate.reports import History, SharedVariable
 from streamstate.snapshots.checkpoint.bindings import Binding, Version
 from streamstate.snapshots.store.entries import Entry
 
@@ -30,11 +31,11 @@ class BoundQuery:
         record(path, QUERY, [])
 
     @property
-    def history(self) -> ss.History:
+    def history(self) -> History:
         """What the store has of it."""
         return ss.open_store(self._path)[QUERY]
 
-    def epoch(self, *variables: ss.SharedVariable, **others: Version | None) -> int:
+    def epoch(self, *variables: SharedVariable, **others: Version | None) -> int:
         """Capture an epoch that sees the newest versions of some variables, and given versions of others."""
         newest: Mapping[str, Version | None] = {variable.name: Version(variable.log.head()) for variable in variables}
         self._add(replace(entry(self._epochs), offsets=_offsets({**newest, **others})))
@@ -56,7 +57,7 @@ def _offsets(versions: Mapping[str, Version | None]) -> str:
     )
 
 
-def merge(variable: ss.SharedVariable, epoch: int, contribution: Any, *, query: str = f"id of {QUERY}") -> None:
+def merge(variable: SharedVariable, epoch: int, contribution: Any, *, query: str = f"id of {QUERY}") -> None:
     """What the tasks of an epoch contributed, merged."""
     variable.log.merge(query, epoch, contribution, 2)
     variable.record()

@@ -19,6 +19,7 @@ from spark_settings import SHARED
 
 import streamstate as ss
 from streamstate.launch.starting import STARTED
+from streamstate.reports import Store
 from streamstate.state_inspect import captured_query
 
 if TYPE_CHECKING:
@@ -155,11 +156,11 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     The input is in the folder ``input`` beside them. See ``recorded/current.py``.
     """
     folder = unpacked(CURRENT, tmp_path_factory.mktemp("recorded")) / "counted"
-    ss.capture(folder / "checkpoint", folder / "store", "counts", verify="never")
+    ss.Checkpoint(folder / "checkpoint").capture(folder / "store", "counts", verify="never")
     return folder / "checkpoint", folder / "store"
 
 
 @pytest.fixture(scope="session")
-def store(counted: tuple[Path, Path]) -> ss.Store:
+def store(counted: tuple[Path, Path]) -> Store:
     """The opened store of ``counted``."""
     return ss.open_store(counted[1])

@@ -18,6 +18,7 @@ import streamstate as ss
 from streamstate.errors import InvalidSQLError, QueryError
 from streamstate.replay.debugging.branches import Branch
 from streamstate.replay.stepping.step_report import EpochRun, StepReport
+from streamstate.reports import History
 from streamstate.snapshots.spark.plan_graph import PlanGraph, PlanNode
 
 TABLES = {"op0": ({"carrier": pa.string(), "origin": pa.string(), "flights": pa.int64(), "max_delay": pa.int64()}, 2)}
@@ -74,7 +75,7 @@ class FakeSession:
         self._begin("what_if", "delays", at)
 
     @property
-    def history(self) -> ss.History:
+    def history(self) -> History:
         """The branch's captured epochs."""
         return ss.open_store(self.store)[self.name]
 

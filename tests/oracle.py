@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
-import streamstate as ss
+from streamstate.reports import History, StateTable
 
 _SIDES = {"left", "right"}
 _JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
@@ -26,7 +26,7 @@ def spark_rows(spark: SparkSession, checkpoint: Path | str, table: str, epoch: i
     return Counter(_text(row) for row in _flat_rows(_state(spark, str(checkpoint), table, epoch)))
 
 
-def captured_rows(table: ss.StateTable) -> Counter[str]:
+def captured_rows(table: StateTable) -> Counter[str]:
     """The rows of a captured state table, in the same form."""
     rows = table.to_arrow()
     kinds = [field.type for field in rows.schema]
@@ -36,7 +36,7 @@ def captured_rows(table: ss.StateTable) -> Counter[str]:
     )
 
 
-def compare(spark: SparkSession, checkpoint: Path | str, history: ss.History) -> int:
+def compare(spark: SparkSession, checkpoint: Path | str, history: History) -> int:
     """Compare every table at every captured epoch; return the number of comparisons."""
     compared = 0
     for epoch in history.captured():

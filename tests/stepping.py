@@ -11,6 +11,7 @@ from oracle import spark_rows
 from pyspark.sql import DataFrame, SparkSession
 
 import streamstate as ss
+from streamstate.reports import StepReport
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -38,19 +39,19 @@ def builder(run: Run, query: Query, *settings: Mapping[str, str]) -> Callable[[]
 
 def check_steps(
     spark: SparkSession, run: Run, query: Query, *settings: Mapping[str, str], at: int = 1, steps: int = 3
-) -> ss.StepReport:
+) -> StepReport:
     """Fork and step, and compare every table with the original at the fork's epoch and at every later epoch.
 
     The original must stay unchanged.
     """
     before = tree(run.checkpoint)
-    fork = ss.fork(run.checkpoint, run.folder / f"fork{at}", at=at)
-    _check_same(spark, run, query, fork.checkpoint, at)
-    report = ss.step(builder(run, query, *settings), fork, epochs=steps, mode=query.mode)
+    fork = ss.Checkpoint(run.checkpoint).fork(run.folder / f"fork{at}", at=at)
+    _check_same(spark, run, query, fork.path, at)
+    report = ss.Checkpoint(fork).step(builder(run, query, *settings), epochs=steps, mode=query.mode)
     assert [result.epoch for result in report.epochs] == [*range(at + 1, at + steps + 1)]
     for result in report.epochs:
         assert result.input == "original"
-        _check_same(spark, run, query, fork.checkpoint, result.epoch)
+        _check_same(spark, run, query, fork.path, result.epoch)
     assert untouched(before, run.checkpoint)
     return report
 

@@ -20,6 +20,7 @@ import streamstate as ss
 from streamstate.errors import CaptureError, InvalidArgumentError, QueryError
 from streamstate.launch.running import ACTIVE
 from streamstate.launch.starting import checkpoint_beside
+from streamstate.reports import Running
 from streamstate.tutorials.data import file_names
 from streamstate.tutorials.tours import SHORT_FILES, TOURS, Tour, glance
 
@@ -156,7 +157,7 @@ class Run:
     """A query of the demo and its capture."""
 
     tour: Tour
-    running: ss.Running
+    running: Running
     epochs: int
     """How many epochs its input makes; one more, without input, may follow to advance the watermark."""
     before: int

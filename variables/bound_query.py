@@ -121,7 +121,8 @@ def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> No
     if before is None and names and not planned.names:
         raise QueryError(
             f"{checkpoint} was begun without shared variables, and Spark cannot add the source that binds them.\n"
-            "Fork it with them, and start the fork: ss.fork(checkpoint, new_checkpoint, shared=(variable,)), then"
+            "Fork it with them, and start the fork: ss.Checkpoint(checkpoint).fork(new_checkpoint,"
+            " shared=(variable,)), then"
             " ss.start(frame, new_name, store, checkpoint=new_checkpoint, shared=(variable,)). A query with named"
             " sources can continue in place."
         )

@@ -142,11 +142,11 @@ class LateRowsView(View[NoSelection]):
     pictures; elsewhere, a few sentences.
 
     Args:
-        rows: the result of ``history.late_rows()``.
+        rows: the result of ``history.late_counts()``.
         query: the query's name.
 
     Example:
-        >>> LateRowsView(history.late_rows(), query="delays_by_hour")  # doctest: +SKIP
+        >>> LateRowsView(history.late_counts(), query="delays_by_hour")  # doctest: +SKIP
         delays_by_hour: Epochs 0–49: 50,000 rows came in, 312 were dropped as late (0.62%). …
     """
 

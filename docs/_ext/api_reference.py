@@ -67,11 +67,11 @@ PAGES = {
         ),
     ),
     "sidecar": Page(
-        "Checkup and metrics",
+        "DoctorReport and metrics",
         "What a checkpoint says about its capture, and metrics of a capture for Prometheus.",
         (
             f"{_CORE}.operations.checkup.examine.examine",
-            f"{_CORE}.operations.checkup.report.Checkup",
+            f"{_CORE}.operations.checkup.report.DoctorReport",
             f"{_CORE}.operations.checkup.report.CheckupFinding",
             f"{_CORE}.operations.checkup.report.StoreState",
             f"{_CORE}.operations.checkup.state_tables.TableReading",

@@ -6,13 +6,15 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from streamstate.errors import CaptureError, QueryError, StreamStateError, WaitTimeoutError
 from streamstate.launch.query_status import QueryStatus, full_line, line_html, status_line
-from streamstate.operations.supervision.restart_policy import failure_of
+from streamstate.operations.checkpoint import Checkpoint
+from streamstate.operations.supervision.restart_policy import BackOff, failure_of
 from streamstate.snapshots.capture.plan import CaptureInterval
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from streamstate.snapshots.capture.follow import Capture
     from streamstate.snapshots.capture.plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
-    from streamstate.state_inspect.captured_query import CapturedQuery
+    from streamstate.state_inspect import History
     from streamstate.variables.version_pump import VersionPump
 
 _POLL_SECONDS = 0.2
@@ -39,7 +41,7 @@ class Running:
     Attributes:
         name: the query's name in the store.
         store: the store's path.
-        checkpoint: the path of the query's checkpoint.
+        checkpoint: the query's :class:`Checkpoint`.
         capture: the background capture.
         supervised: what restarts the query if it fails; None without supervision.
 
@@ -62,15 +64,17 @@ class Running:
         every: Every = 1,
         supervised: Supervised | None = None,
         recorders: Mapping[Recorder, Supervised | None] | None = None,
+        start: Callable[[Launch], Running] | None = None,
     ) -> None:
         self.name = name
         self.store = store
-        self.checkpoint = checkpoint
+        self.checkpoint = Checkpoint(checkpoint, storage_options=capture.layout.options)
         self.capture = capture
         self.supervised = supervised
         self._recorders = dict(recorders or {})
         self._query = query
         self.launch = launch
+        self._start = start
         self.every = every
         self._stopped = False
         _newest[store, name] = self
@@ -88,6 +92,11 @@ class Running:
     def newest(self) -> Running:
         """The handle of the newest start under this name; after a restart, it is another one than this."""
         return _newest.get((self.store, self.name), self)
+
+    @property
+    def history(self) -> History:
+        """The query's captured epochs."""
+        return self._history
 
     @property
     def query(self) -> StreamingQuery | None:
@@ -184,6 +193,45 @@ class Running:
             time.sleep(_POLL_SECONDS)
         self.capture.stop()
 
+    def restart(self) -> Running:
+        """Stop the query and start it again from its checkpoint, with the same settings.
+
+        Returns:
+            The handle of the new run; :attr:`newest` of this one gives it too.
+
+        Raises:
+            QueryError: the query was not started in this process.
+
+        Example:
+            >>> delays = delays.restart()  # doctest: +SKIP
+        """
+        return self._again(lambda launch: launch)
+
+    def supervise(self, back_off: BackOff | None = None) -> Running:
+        """Restart the query as :meth:`restart` does; from then on, it is restarted whenever it fails.
+
+        Args:
+            back_off: how often to restart and how long to wait; by default five restarts in ten minutes.
+
+        Returns:
+            The handle of the new run, whose ``supervised`` shows the restarts.
+
+        Raises:
+            QueryError: the query was not started in this process.
+
+        Example:
+            >>> delays = delays.supervise(ss.BackOff(restarts=10))  # doctest: +SKIP
+        """
+        return self._again(lambda launch: replace(launch, restart=back_off or BackOff()))
+
+    def _again(self, changed: Callable[[Launch], Launch]) -> Running:
+        if self.launch is None or self._start is None:
+            raise QueryError(
+                f"{self.name} was not started in this process, so it cannot be restarted here.\n"
+                "Restart it where it runs, or start it here with streamstate.start."
+            )
+        return self._start(changed(self.launch))
+
     def _goal(self, epoch: int | None) -> int | None:
         """Return the epoch to wait for; None to wait until the query ends.
 
@@ -265,16 +313,16 @@ class Running:
         if operators:
             return sum(int(operator["numRowsTotal"]) for operator in operators)
         with contextlib.suppress(StreamStateError, OSError):
-            known = self._recorded.newest_rows().values()
+            known = self._history.recorded.newest_rows().values()
             return None if not known or None in known else sum(rows or 0 for rows in known)
         return None
 
     @cached_property
-    def _recorded(self) -> CapturedQuery:
+    def _history(self) -> History:
         from streamstate.state_inspect import open_store  # loads the engines that read state
 
         layout = self.capture.layout
-        return open_store(layout.root, storage_options=layout.options)[self.name].recorded
+        return open_store(layout.root, storage_options=layout.options)[self.name]
 
     def _rate(self) -> float | None:
         """Input rows per second, while the query runs."""

@@ -228,6 +228,7 @@ def start_launch(
         every=every,
         supervised=supervised,
         recorders=recorders,
+        start=lambda again: start_launch(again, store, known, every=every, storage_options=storage_options),
     )
     known.pop(launch.name, None)  # so that the newest comes last
     known[launch.name] = handle
@@ -288,7 +289,7 @@ def _check_exclusive(launch: Launch, known: Mapping[str, Running]) -> None:
                 "Stop it first (spark.streams.active lists it), or use another name."
             )
     for running in known.values():
-        if running.name != launch.name and running.checkpoint == launch.checkpoint and running.state in ACTIVE:
+        if running.name != launch.name and running.checkpoint.path == launch.checkpoint and running.state in ACTIVE:
             raise QueryError(
                 f"The checkpoint {launch.checkpoint} is in use by {running.name}.\n"
                 f"Stop {running.name} first, or use another checkpoint."

@@ -87,7 +87,7 @@ def known_query(notebook: NotebookContext, name: str) -> KnownQuery:
     branch = _branch(notebook, name)
     if running is not None:
         forked = (branch.parent, branch.parent_epoch) if branch is not None else (None, None)
-        return KnownQuery(name, running.store, running.checkpoint, *forked)
+        return KnownQuery(name, running.store, running.checkpoint.path, *forked)
     if branch is None:
         known = [*notebook.running, *(query.name for query in _branches(notebook, None))]
         if not known:

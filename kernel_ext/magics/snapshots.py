@@ -86,7 +86,7 @@ def _retain_arguments(parser: MagicParser) -> None:
 def _retain(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
     """Drop older epochs."""
     __tracebackhide__ = True
-    from streamstate.snapshots.store.retention.dropping import keep
+    from streamstate.snapshots.store.retention.dropping import retain
 
     policy = {"last": args.last, "since": args.since, "one_in": args.one_in}
     if all(value is None for value in policy.values()):
@@ -96,7 +96,7 @@ def _retain(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable
         )
     store, name, options = _chosen_query(notebook, args)
     with notebook.working(stays=_STAYS) as progress:
-        report = keep(store, name, **policy, dry_run=args.dry_run, storage_options=options, progress=progress.of())
+        report = retain(store, name, **policy, dry_run=args.dry_run, storage_options=options, progress=progress.of())
     notebook.assign(args.output, report)
     columns = ["query", "would drop" if report.dry_run else "dropped", "kept", "MB freed", "files deleted"]
     row = [name, len(report.dropped), report.kept, report.bytes_freed / 1e6, report.files_deleted]

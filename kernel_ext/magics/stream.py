@@ -61,7 +61,7 @@ def _list(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
     for running in (STARTED | notebook.running).values():
         launch = running.launch
         started = (launch.mode, launch.trigger or "as data arrives", launch.sink.format) if launch else (None,) * 3
-        rows.append([running.name, state_cell(running.state), *started, running.store, running.checkpoint])
+        rows.append([running.name, state_cell(running.state), *started, running.store, running.checkpoint.path])
     rows += [[query.name or str(query.id), state_cell("not captured"), *(None,) * 5] for query in _uncaptured(notebook)]
     columns = ["name", "state", "mode", "trigger", "sink", "store", "checkpoint"]
     return _kept(notebook, args, SummaryTable(columns, rows, empty=NO_QUERIES, caption=caption()))
@@ -109,7 +109,7 @@ def _restart(notebook: NotebookContext, args: argparse.Namespace) -> Running:
         handle = restart(notebook, running.launch, running)
     else:
         running.stop()
-        handle = _follow(notebook, running.checkpoint, running.store, running.name, running.every)
+        handle = _follow(notebook, running.checkpoint.path, running.store, running.name, running.every)
     notebook.assign(args.output, handle)
     return handle
 
@@ -159,9 +159,9 @@ def _attach(notebook: NotebookContext, args: argparse.Namespace) -> Running:
     if local_path(checkpoint) is not None:
         _ = CheckpointFiles(checkpoint).query_id  # raises if it is not a checkpoint, before Spark is started for it
     for running in notebook.running.values():
-        if running.state in ACTIVE and (running.checkpoint == checkpoint or running.name == args.name):
+        if running.state in ACTIVE and (running.checkpoint.path == checkpoint or running.name == args.name):
             raise QueryError(
-                f"This notebook already captures {running.name} from {running.checkpoint}.\n"
+                f"This notebook already captures {running.name} from {running.checkpoint.path}.\n"
                 f"See %stream status {running.name}, or %stream stop {running.name} first."
             )
     build = None if args.query is None else builder(notebook, args.query)

@@ -84,7 +84,7 @@ def _check_own(query: KnownQuery, running: Running | None) -> None:
     """Refuse a query that another process may run, and one that reads more than its code does."""
     if running is None:
         return
-    call = f"streamstate.migrate({query.checkpoint!r}, build_query, …)"
+    call = f"streamstate.Checkpoint({query.checkpoint!r}).migrate(build_query, to=…)"
     if running.launch is None:
         raise QueryError(
             f"{query.name} was not started by this notebook, so it cannot stop it.\n"
@@ -173,10 +173,10 @@ def _continue(notebook: NotebookContext, running: Running, changed: Launch, writ
     assert running.launch is not None
     if written is not None:
         spark = changed.frame.sparkSession
-        if CheckpointFiles(written.checkpoint, spark).begun()[-1] > written.epoch:
+        if CheckpointFiles(written.path, spark).begun()[-1] > written.epoch:
             print(f"{changed.name} had begun an epoch; its results may be in the sink: {running.name} stays stopped.")
             return
-        files_for(spark, written.checkpoint).remove_tree(written.checkpoint)
+        files_for(spark, written.path).remove_tree(written.path)
     restart(notebook, running.launch, running)
 
 

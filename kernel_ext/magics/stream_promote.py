@@ -65,8 +65,9 @@ def _launch(running: Running, fork: str) -> Launch:
     if running.launch is None:
         raise QueryError(
             f"{running.name} was not started by this notebook, which therefore cannot stop and restart it.\n"
-            f"Stop it where it runs, call streamstate.promote(…, over={running.checkpoint!r}) with the checkpoint of"
-            f" {fork}, and start it again there."
+            f"Stop it where it runs, call streamstate.Checkpoint(…).promote(over={running.checkpoint.path!r}) with"
+            f" the checkpoint"
+            f" of {fork}, and start it again there."
         )
     return running.launch
 
@@ -79,8 +80,8 @@ def stop_captured(notebook: NotebookContext, running: Running, progress: Progres
     running.stop(on_status=CaptureProgress(progress))
     spark, options = notebook.spark(), notebook.options(running.store)
     if runs and running.launch is not None:
-        finish_epoch(running.launch, CheckpointFiles(running.checkpoint, spark), progress)
-    capture(running.checkpoint, running.store, running.name, spark=spark, storage_options=options)
+        finish_epoch(running.launch, CheckpointFiles(running.checkpoint.path, spark), progress)
+    capture(running.checkpoint.path, running.store, running.name, spark=spark, storage_options=options)
 
 
 def _switched(fork: str, launch: Launch, progress: Progress) -> Promotion:

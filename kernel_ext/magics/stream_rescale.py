@@ -63,7 +63,7 @@ def _rescaled(notebook: NotebookContext, running: Running, partitions: int | Non
             f"The number of partitions is missing: %stream rescale {running.name} --partitions 8.\n"
             f"%stream rescale {running.name} --advise recommends one."
         )
-    checkpoint = CheckpointFiles(running.checkpoint, launch.frame.sparkSession)
+    checkpoint = CheckpointFiles(running.checkpoint.path, launch.frame.sparkSession)
     _check(launch, checkpoint, partitions)
     runs = running.state in ("running", "restarting")
     stays = f"{running.name} keeps its number of partitions" + (" and continues." if runs else ".")
@@ -90,7 +90,9 @@ def _launch(running: Running) -> Launch:
     if running.launch is None:
         raise QueryError(
             f"{running.name} was not started by this notebook, which therefore cannot stop and restart it.\n"
-            f"Stop it where it runs, call streamstate.rescale({running.checkpoint!r}, N), and start it again there."
+            f"Stop it where it runs, call streamstate.Checkpoint({running.checkpoint.path!r}).rescale(N), and start"
+            f" it again"
+            " there."
         )
     return running.launch
 

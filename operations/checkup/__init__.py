@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamstate.operations.checkup.examine import examine
-from streamstate.operations.checkup.report import Checkup, CheckupFinding, StoreState
+from streamstate.operations.checkup.report import CheckupFinding, DoctorReport, StoreState
 from streamstate.operations.checkup.state_tables import TableReading
 
-__all__ = ["Checkup", "CheckupFinding", "StoreState", "TableReading", "examine"]
+__all__ = ["CheckupFinding", "DoctorReport", "StoreState", "TableReading", "examine"]

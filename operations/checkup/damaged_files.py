@@ -54,7 +54,8 @@ def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | 
     ways = []
     if start.whole is not None:
         ways.append(
-            f"from epoch {start.whole} in a new checkpoint: ss.fork({checkpoint.path!r}, to=…, at={start.whole})"
+            f"from epoch {start.whole} in a new checkpoint: ss.Checkpoint({checkpoint.path!r}).fork(to=…,"
+            f" at={start.whole})"
         )
     if store is not None and store.newest is not None and any(d.stops and d.advice == BACKUP for d in start.damages):
         code = "" if start.whole is not None else " --code MODULE:FUNCTION"

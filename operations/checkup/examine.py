@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import CheckpointError, DamagedCheckpointError, UnsupportedStateError
 from streamstate.operations.checkup.damaged_files import damage_findings, whole_epochs
 from streamstate.operations.checkup.query_advice import advice_findings
-from streamstate.operations.checkup.report import Checkup, CheckupFinding, StoreState
+from streamstate.operations.checkup.report import CheckupFinding, DoctorReport, StoreState
 from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
 from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
 from streamstate.operations.checkup.store_state import store_findings, store_state
@@ -43,7 +43,7 @@ def examine(
     every: Every = 1,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
-) -> Checkup:
+) -> DoctorReport:
     """Examine a query's checkpoint, and a store if one is given. Nothing is written.
 
     Also whether Spark can start from it again: every file that the next start reads is there and whole. A checkpoint on
@@ -52,7 +52,7 @@ def examine(
     Args:
         checkpoint: the query's ``checkpointLocation``.
         store: the store that it is or will be captured into.
-        every: how often it is to be captured, as for :func:`streamstate.follow`.
+        every: how often it is to be captured, as for :meth:`streamstate.Checkpoint.follow`.
         storage_options: deltalake's options for reaching an object store.
         spark: the session to read a checkpoint on another file system with. Default: the running one, or a new one.
 
@@ -85,7 +85,7 @@ def examine(
     findings += advice_findings(opened, whole, there, storage_options)
     findings += retention_findings(committed, seconds, interval) if tables else []
     provider = conf.get(f"{_STORE}.providerClass", "")
-    return Checkup(
+    return DoctorReport(
         checkpoint=opened.path,
         query_id=query_id or "unknown",
         spark=spark_of(conf),

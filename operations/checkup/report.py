@@ -43,7 +43,7 @@ class StoreState:
 
 
 @dataclass(frozen=True)
-class Checkup:
+class DoctorReport:
     """The results of examining a checkpoint: its capture and its next start; ``str()`` of it is a report."""
 
     checkpoint: str

@@ -79,7 +79,7 @@ def check(
         InvalidArgumentError: an argument is invalid.
 
     Example:
-        >>> report = ss.check(build_query, "checkpoints/delays", store="store")  # doctest: +SKIP
+        >>> report = ss.Checkpoint("checkpoints/delays").check(build_query, store="store")  # doctest: +SKIP
         >>> if not report:
         ...     print(report)  # doctest: +SKIP
     """
@@ -129,7 +129,7 @@ def _damage_findings(start: NextStart, frame: DataFrame) -> Iterator[Finding]:
             yield Finding("damaged_unread", change, effect, damage.advice)
     if start.whole is not None and stateful:
         change = f"The newest epoch whose state is whole is {start.whole}."
-        advice = f"Without a backup: ss.fork(…, at={start.whole}), and start the code from the fork."
+        advice = f"Without a backup: ss.Checkpoint(…).fork(at={start.whole}), and start the code from the fork."
         yield Finding("damaged_unread", change, "From there, the code can go on.", advice)
 
 

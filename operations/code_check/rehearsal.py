@@ -84,7 +84,7 @@ class Rehearsal:
                 f"The state of epoch {epoch} of {self._checkpoint.path} cannot be read: {innermost(error)}\n"
                 "Check without replay; streamstate doctor says what is damaged."
             ) from error
-        fork = worded("ss.fork", magic="%stream fork")
+        fork = worded("Checkpoint.fork", magic="%stream fork")
         for difference in differences:
             rows = [f"was {row}" for row in difference.of_one] + [f"now {row}" for row in difference.of_other]
             examples = f" For example: {'; '.join(rows)}." if rows else ""

@@ -57,8 +57,8 @@ _MARKS = {"refused": "✗", "changed": "±", "note": "·"}
 
 
 def migrate_call() -> str:
-    """Return the name of :func:`streamstate.migrate` in the interface of the reader."""
-    return worded("ss.migrate", magic="%stream migrate", command="streamstate migrate")
+    """Return the name of :meth:`streamstate.Checkpoint.migrate` in the interface of the reader."""
+    return worded("Checkpoint.migrate", magic="%stream migrate", command="streamstate migrate")
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The findings of :func:`streamstate.check`; true if the code starts from the checkpoint and means the same.
+    """The findings of :meth:`streamstate.Checkpoint.check`; true if the code starts and means the same.
 
     Example:
-        >>> report = ss.check(build_query, "checkpoints/delays", store="store")  # doctest: +SKIP
+        >>> report = ss.Checkpoint("checkpoints/delays").check(build_query, store="store")  # doctest: +SKIP
         >>> report.ok, [finding.kind for finding in report.findings]  # doctest: +SKIP
         (False, ['value_expression'])
     """

@@ -29,7 +29,9 @@ def pinned_findings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[Fi
             continue
         change = f"{name} is {_short(here)} in the session; the checkpoint has {_short(value)}."
         if name == SHUFFLE_PARTITIONS:
-            rescale = worded(f"ss.rescale(checkpoint, {here})", magic=f"%stream rescale NAME --partitions {here}")
+            rescale = worded(
+                f"ss.Checkpoint(checkpoint).rescale({here})", magic=f"%stream rescale NAME --partitions {here}"
+            )
             yield Finding("partitions_pinned", change, _PINNED, f"To change it: {rescale}.")
         elif name == _PROVIDER:
             carry_over = f"Nothing. To change it, {migrate_call()} carries the state over."

@@ -82,7 +82,7 @@ def drill(
         ...     spark = ss.session()
         ...     letters = spark.readStream.schema("k string").option("maxFilesPerTrigger", 1).json("input")
         ...     return letters.groupBy("k").count()
-        >>> report = ss.drill(build_query)  # doctest: +SKIP
+        >>> report = drill(build_query)  # doctest: +SKIP
         >>> report.ok, report.seconds_to_recover  # doctest: +SKIP
         (True, 6.1)
     """
@@ -109,7 +109,7 @@ class DrillReport:
     """The recovery of a query from a kill, and the comparison of its state with that of an undisturbed run.
 
     Example:
-        >>> report = ss.drill(build_query)  # doctest: +SKIP
+        >>> report = drill(build_query)  # doctest: +SKIP
         >>> report.ok, report.seconds_to_recover  # doctest: +SKIP
         (True, 6.1)
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 @long_call("No checkpoint was made.")
 def bootstrap(
     build_query: BuildQuery,
-    to: str | Path,
     *,
+    to: str | os.PathLike[str],
     state: DataFrame | Mapping[str, DataFrame] | None = None,
     batch: bool = False,
     offsets: Sequence[Offset] | None = None,
@@ -66,7 +65,7 @@ def bootstrap(
     Example:
         >>> totals = spark.sql("SELECT carrier, flights AS count FROM totals_2025")  # doctest: +SKIP
         >>> ss.bootstrap(  # doctest: +SKIP
-        ...     build_delays, "checkpoints/delays", state=totals, offsets=[["flights/2025-*.parquet"]]
+        ...     build_delays, to="checkpoints/delays", state=totals, offsets=[["flights/2025-*.parquet"]]
         ... ).rows
         {'op0': 14}
     """

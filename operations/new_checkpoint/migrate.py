@@ -55,7 +55,7 @@ def migrate(
         to: where the new checkpoint goes; it must not exist yet. It appears there once it is complete.
         mapping: for each new state table, SQL over the old ones (``{"op0": "SELECT carrier, sum(count) AS count FROM
             op0 GROUP BY carrier"}``), or a function of the old ones' frames by name. For tables that are left out,
-            :func:`propose_mapping` says what is done.
+            :meth:`Checkpoint.propose_mapping` says what is done.
         mode: the changed query's output mode: "append", "update" or "complete".
         store: the store that the query is captured into: the plan that is recorded there says which aggregate each
             column belongs to, and what it was computed from.
@@ -79,12 +79,9 @@ def migrate(
         UnsupportedStateError: Spark cannot write this kind of state.
 
     Example:
-        >>> ss.migrate(  # doctest: +SKIP
-        ...     "checkpoints/by_route",
-        ...     build_by_carrier,
-        ...     "checkpoints/by_carrier",
-        ...     {"op0": "SELECT carrier, sum(count) AS count FROM op0 GROUP BY carrier"},
-        ... ).rows
+        >>> by_carrier = {"op0": "SELECT carrier, sum(count) AS count FROM op0 GROUP BY carrier"}
+        >>> by_route = ss.Checkpoint("checkpoints/by_route")  # doctest: +SKIP
+        >>> by_route.migrate(build, to="checkpoints/by_carrier", mapping=by_carrier).rows  # doctest: +SKIP
         {'op0': 14}
     """
     began, target, report = time.monotonic(), location(os.fspath(to)), progress or silent

@@ -188,7 +188,7 @@ def carried_sources(
     if sources is None and len(now) != count:
         raise StateWriteError(
             f"The changed query has {len(now)} sources ({names}), the checkpoint {count}.\n"
-            f"Say which of the old ones each goes on from{worded('', line=', in Python with ss.migrate')}:"
+            f"Say which of the old ones each goes on from{worded('', line=', in Python with Checkpoint.migrate')}:"
             " sources=[0, None], by their numbers from 0; None: it is new."
         )
     chosen = [*range(count)] if sources is None else [*sources]

@@ -43,7 +43,7 @@ class Proposal:
     notes: tuple[str, ...] = ()
     """What it does that is not a plain copy, in sentences."""
     problem: str | None = None
-    """The problem found, for which :func:`migrate` would refuse it; None if none."""
+    """The problem found, for which :meth:`Checkpoint.migrate` would refuse it; None if none."""
     old: str | None = None
     """The old state table that it follows from."""
     columns: tuple[ColumnPair, ...] = field(default=(), repr=False)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ProposedMapping(Sequence[Proposal]):
-    """A :class:`Proposal` for each state table of the changed query, from :func:`propose_mapping`.
+    """A :class:`Proposal` for each state table of the changed query, from :meth:`Checkpoint.propose_mapping`.
 
     Example:
-        >>> proposed = ss.propose_mapping("checkpoints/by_route", build_by_carrier)  # doctest: +SKIP
+        >>> proposed = ss.Checkpoint("checkpoints/by_route").propose_mapping(build_by_carrier)  # doctest: +SKIP
         >>> [(proposal.table, proposal.problem) for proposal in proposed]  # doctest: +SKIP
         [('op0', None)]
     """
@@ -48,18 +48,18 @@ class ProposedMapping(Sequence[Proposal]):
 
     @property
     def problems(self) -> list[str]:
-        """Problems found, for which :func:`migrate` would refuse; empty if none."""
+        """Problems found, for which :meth:`Checkpoint.migrate` would refuse; empty if none."""
         return [proposal.problem for proposal in self.proposals if proposal.problem]
 
     def check(self) -> None:
-        """Raise a ``StateWriteError`` for the first problem found, for which :func:`migrate` would refuse."""
+        """Raise a ``StateWriteError`` for the first problem that :meth:`Checkpoint.migrate` would refuse."""
         if self.problems:
             raise StateWriteError(self.problems[0])
 
     @property
     def _headline(self) -> str:
         tables = ", ".join(proposal.table for proposal in self.proposals if proposal.problem)
-        verdict = f"ss.migrate would refuse it, because of {tables}" if tables else "nothing is written yet"
+        verdict = f"Checkpoint.migrate would refuse it, because of {tables}" if tables else "nothing is written yet"
         return f"epoch {self.epoch} of {self.checkpoint}; {verdict}"
 
     def __repr__(self) -> str:

@@ -97,7 +97,7 @@ def restore(
         UnsupportedStateError: Spark cannot write this kind of state, or the code's state has other columns.
 
     Example:
-        >>> again = ss.restore(store["delays"].at(3), "checkpoints/delays_3")  # doctest: +SKIP
+        >>> again = store["delays"].at(3).restore(to="checkpoints/delays_3")  # doctest: +SKIP
         >>> again.epoch, again.rows  # doctest: +SKIP
         (3, {'op0': 1540})
     """
@@ -162,7 +162,7 @@ def _original(record: ForkRecord, snapshot: Snapshot, spark: SparkSession) -> Ch
 def _with_the_code() -> str:
     """Return the advice to restore without the query's checkpoint."""
     return "pass the code that the query had: " + worded(
-        "restore(snapshot, to, build_query)", command="--code MODULE:FUNCTION"
+        "snapshot.restore(to=…, build_query=…)", command="--code MODULE:FUNCTION"
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from streamstate.operations.checkpoint import Checkpoint
 from streamstate.operations.new_checkpoint.proposal import FEW_ROWS
 from streamstate.operations.report_html import cell, report
 from streamstate.snapshots.calls.html import Html, head, table, tag
@@ -13,22 +13,21 @@ from streamstate.state_inspect.values import Cell
 
 
 @dataclass(frozen=True)
-class WrittenCheckpoint(os.PathLike[str]):
+class WrittenCheckpoint(Checkpoint):
     """A checkpoint that was made from rows; it can be passed wherever a checkpoint's path can.
 
     Attributes:
-        checkpoint: its path or URI.
         epoch: the epoch whose state it has; its query runs the one after it next.
         rows: the number of rows of each state table.
         seconds: how long it took, reading back included.
-        rows_before: after :func:`migrate`, the number of rows of each old state table; None if more than 10,000, which
-            are not counted.
+        rows_before: after :meth:`Checkpoint.migrate`, the number of rows of each old state table; None if more than
+            10,000, which are not counted.
         compared: whether every row that Spark reads was compared with the row that was meant; False if the query itself
             made the state from history.
         started: the name of the query that was started from it, as by ``%stream migrate``; None if none was.
     """
 
-    checkpoint: str
+    path: str
     epoch: int
     rows: Mapping[str, int] = field(hash=False)
     seconds: float = field(compare=False)
@@ -36,17 +35,14 @@ class WrittenCheckpoint(os.PathLike[str]):
     compared: bool = True
     started: str | None = field(default=None, compare=False)
 
-    def __fspath__(self) -> str:
-        return self.checkpoint
-
     def __repr__(self) -> str:
         rows = ", ".join(f"{table}: {count:,} rows" for table, count in self.rows.items())
-        return f"{self.checkpoint}: epoch {self.epoch} ({rows}), made and read back in {self.seconds:.1f} s"
+        return f"{self.path}: epoch {self.epoch} ({rows}), made and read back in {self.seconds:.1f} s"
 
     def _repr_html_(self) -> str:
-        title = f"{self.checkpoint}: the state of epoch {self.epoch}"
+        title = f"{self.path}: the state of epoch {self.epoch}"
         verdict = "Read back by Spark: no row differs" if self.compared else "Made by the query itself from its history"
-        call = f"ss.start(build_query(), name, store, checkpoint={self.checkpoint!r})"
+        call = f"ss.start(build_query(), name, store, checkpoint={self.path!r})"
         after = ("Next: ", tag("code", call)) if self.started is None else ("Started: ", tag("strong", self.started))
         return report(
             tag("p", tag("strong", "New checkpoint"), f" {title}"),

@@ -62,7 +62,7 @@ def promote(
             and not committed; or the file system cannot rename folders in one step. Nothing was changed.
 
     Example:
-        >>> promotion = ss.promote("checkpoints/what_if", over="checkpoints/delays")  # doctest: +SKIP
+        >>> promotion = ss.Checkpoint("checkpoints/what_if").promote(over="checkpoints/delays")  # doctest: +SKIP
         >>> promotion.epoch, promotion.kept  # doctest: +SKIP
         (41, 'checkpoints/delays.before-promotion-41')
     """
@@ -153,10 +153,10 @@ def _without_input(plan: str, commit: str | None) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Promotion:
-    """The result of :func:`streamstate.promote`, and the way back.
+    """The result of :meth:`streamstate.Checkpoint.promote`, and the way back.
 
     Example:
-        >>> promotion = ss.promote("checkpoints/what_if", over="checkpoints/delays")  # doctest: +SKIP
+        >>> promotion = ss.Checkpoint("checkpoints/what_if").promote(over="checkpoints/delays")  # doctest: +SKIP
         >>> promotion.differences  # doctest: +SKIP
         {'op0': (12, 12)}
         >>> promotion.undo()  # doctest: +SKIP
@@ -225,13 +225,13 @@ class Promotion:
             if not switch.is_promoted:
                 raise PromotionError(
                     f"{self.checkpoint} no longer holds this promotion: it was undone, or another one followed.\n"
-                    "ss.Promotion.of(…) is the newest one."
+                    "ss.Checkpoint(…).promotion() is the newest one."
                 )
             check_stopped([CheckpointFiles(self.checkpoint, spark)], spark)
             if has_run(self.checkpoint, self.epoch, spark):
                 raise PromotionError(
                     f"{self.checkpoint} has run epoch {self.epoch + 1} since the promotion, so its results may be in"
-                    f" the sink.\nTo go back to the old state, fork it: ss.fork({self.kept!r}, …)."
+                    f" the sink.\nTo go back to the old state, fork it: ss.Checkpoint({self.kept!r}).fork(…)."
                 )
             switch.begin()
             switch.give_back()

@@ -83,8 +83,8 @@ def _same_epoch(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSessio
     if ours < theirs:
         raise PromotionError(
             f"The fork is behind: {fork.path} is at epoch {ours}, {over.path} at epoch {theirs}.\n"
-            f"Run epochs {ours + 1} to {theirs} on the fork: ss.step(build_query, {fork.path!r},"
-            f" epochs={theirs - ours})."
+            f"Run epochs {ours + 1} to {theirs} on the fork: ss.Checkpoint({fork.path!r}).step("
+            f"build_query, epochs={theirs - ours})."
         )
     if ours > theirs:
         raise PromotionError(
@@ -99,7 +99,7 @@ def _last_epoch(checkpoint: CheckpointFiles, spark: SparkSession) -> int:
     if promotion is not None and [promotion.epoch] == checkpoint.committed()[-1:] != checkpoint.begun()[-1:]:
         raise PromotionError(
             f"{checkpoint.path} has not run since a fork took its place after epoch {promotion.epoch}.\n"
-            "Start it until it commits an epoch, or take that promotion back: ss.Promotion.of(…).undo()."
+            "Start it until it commits an epoch, or take that promotion back: ss.Checkpoint(…).promotion().undo()."
         )
     return stopped_query.settled_epoch(checkpoint, "promote", PromotionError)
 

@@ -187,7 +187,7 @@ def check_not_replaced(checkpoint: str, spark: SparkSession | None) -> None:
         by = json.loads(text)
         raise PromotionError(
             f"{checkpoint} was replaced by a fork after epoch {by['epoch']}: {by['by']} goes on with its sink.\n"
-            "Fork it (ss.fork), or take the promotion back: ss.Promotion.of(…).undo()."
+            "Fork it (Checkpoint.fork), or take the promotion back: ss.Checkpoint(…).promotion().undo()."
         )
 
 

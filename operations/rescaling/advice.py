@@ -57,7 +57,7 @@ class RescaleAdvice:
     """A suggested number of partitions, with reasons.
 
     Example:
-        >>> ss.rescale_advice(history, cores=8).suggested  # doctest: +SKIP
+        >>> rescale_advice(history, cores=8).suggested  # doctest: +SKIP
         8
     """
 
@@ -109,7 +109,7 @@ def rescale_advice(
         InvalidArgumentError: ``cores`` or ``rows_per_partition`` is not an integer of at least 1.
 
     Example:
-        >>> ss.rescale_advice(store["delays"], cores=8)  # doctest: +SKIP
+        >>> rescale_advice(store["delays"], cores=8)  # doctest: +SKIP
         8 partitions instead of 2.
           8 tasks can run at once, but 2 partitions keep only 2 of them busy.
     """

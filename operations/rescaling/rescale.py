@@ -61,7 +61,7 @@ def rescale(
         RescaleError: Spark failed, or the new state differs; the checkpoint is unchanged.
 
     Example:
-        >>> ss.rescale("checkpoints/delays", 8).partitions  # doctest: +SKIP
+        >>> ss.Checkpoint("checkpoints/delays").rescale(8).partitions  # doctest: +SKIP
         (2, 8)
     """
     began = time.monotonic()
@@ -138,10 +138,10 @@ class _Rescaling:
 
 @dataclass(frozen=True)
 class RescaleReport:
-    """The result of :func:`streamstate.rescale`.
+    """The result of :meth:`streamstate.Checkpoint.rescale`.
 
     Example:
-        >>> report = ss.rescale("checkpoints/delays", 8)  # doctest: +SKIP
+        >>> report = ss.Checkpoint("checkpoints/delays").rescale(8)  # doctest: +SKIP
         >>> report.partitions, report.epoch, report.skew  # doctest: +SKIP
         ((2, 8), 41, (1.02, 1.07))
     """

@@ -18,7 +18,7 @@ _TASK_LOST = re.compile(r"most recent failure: Lost task [^(]*\(TID \d+\) \([^)]
 
 @dataclass(frozen=True)
 class BackOff:
-    """Limits and waits of :func:`streamstate.supervise` for restarting a query that failed.
+    """Limits and waits of :meth:`streamstate.Running.supervise` for restarting a query that failed.
 
     The wait doubles from ``initial_wait`` to ``longest`` seconds while the query fails without committing an epoch.
     Once it commits one, the next wait is ``initial_wait`` seconds again.

@@ -56,7 +56,7 @@ def supervise(
     Example:
         >>> def start():
         ...     return frame.writeStream.format("noop").option("checkpointLocation", "checkpoints/delays").start()
-        >>> delays = ss.supervise(start)  # doctest: +SKIP
+        >>> delays = supervise(start)  # doctest: +SKIP
         >>> delays  # doctest: +SKIP
         <Supervised: restarting (attempt 2, in 4 s: ArithmeticException: ...)>
         >>> delays.stop()  # doctest: +SKIP
@@ -66,7 +66,7 @@ def supervise(
 
 
 class Supervised:
-    """A query that is restarted when it fails; :func:`streamstate.supervise` returns one.
+    """A query that is restarted when it fails; :meth:`streamstate.Running.supervise` returns one.
 
     Args:
         start: restarts the query.
@@ -76,7 +76,7 @@ class Supervised:
         ended: called once, when supervision ends.
 
     Example:
-        >>> delays = ss.supervise(start)  # doctest: +SKIP
+        >>> delays = supervise(start)  # doctest: +SKIP
         >>> delays.state, delays.restarts  # doctest: +SKIP
         ('running', 0)
     """

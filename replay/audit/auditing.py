@@ -87,7 +87,7 @@ def audit(
         QueryError: the query fails in a replay.
 
     Example:
-        >>> audit = ss.audit(build, "checkpoints/delays", epochs="40..60")  # doctest: +SKIP
+        >>> audit = ss.Checkpoint("checkpoints/delays").audit(build, epochs="40..60")  # doctest: +SKIP
         >>> audit.clean, audit.first  # doctest: +SKIP
     """
     active = given_session(spark)

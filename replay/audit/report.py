@@ -93,7 +93,7 @@ class AuditedReplay:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result of :func:`streamstate.audit`.
+    """The result of :meth:`streamstate.Checkpoint.audit`.
 
     Attributes:
         checkpoint: the query's checkpoint.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from streamstate.errors import EpochGoneError
-from streamstate.replay.forks.fork import Fork, fork
+from streamstate.replay.forks.fork import NewFork, fork
 from streamstate.replay.stepping.breakpoints import ERROR, Until, breakpoint_at
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import ForkRunner
@@ -67,7 +67,7 @@ class DebugBranch:
     def step(
         self, build_query: BuildQuery, epochs: int, until: Until, mode: str, progress: ProgressCallback | None
     ) -> StepReport:
-        """Run its next epochs; see :func:`streamstate.step`."""
+        """Run its next epochs; see :meth:`streamstate.Checkpoint.step`."""
         point = breakpoint_at(until)
         runner = ForkRunner(build_query, self.checkpoint, self.original, self.spark, mode=mode)
         loop = EpochLoop(runner, self.capture, point, until == ERROR, capture_each=True, progress=progress)
@@ -141,7 +141,7 @@ class BranchTree:
         taken = [*check_store(Layout.at(self.store)), *(branch.name for branch in self.branches)]
         name = unused(self.name, taken)
         source = self.original if parent is None else parent.checkpoint
-        made: Fork = fork(source, f"{self.directory}/{name}", at=epoch, spark=self.spark)
+        made: NewFork = fork(source, f"{self.directory}/{name}", at=epoch, spark=self.spark)
         branch = DebugBranch(
             name,
             parent,

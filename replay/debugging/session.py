@@ -34,7 +34,7 @@ _RUN_UNTIL_EPOCHS = 1_000
 
 
 class DebugSession:
-    """Steps forward and back through a query's epochs, on forks of it; :func:`debug` starts one.
+    """Steps forward and back through a query's epochs, on forks of it; :meth:`Checkpoint.debug` starts one.
 
     It is thread-safe; calls run one after another. The original is only read. Going back changes nothing yet: the next
     step from there starts a new branch, and the branch that was left stays as it is.
@@ -107,11 +107,12 @@ class DebugSession:
 
         Args:
             n: the maximum number of epochs to run.
-            until: where to stop earlier; see :func:`streamstate.step`.
+            until: where to stop earlier; see :meth:`streamstate.Checkpoint.step`.
             progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
 
         Raises:
-            QueryError, NotReplayableError, EpochGoneError, InvalidArgumentError: as :func:`streamstate.step`; the
+            QueryError, NotReplayableError, EpochGoneError, InvalidArgumentError: as
+                :meth:`streamstate.Checkpoint.step`; the
                 session stays at the last committed epoch.
 
         Example:
@@ -141,7 +142,7 @@ class DebugSession:
         """Run until a breakpoint, the end of the original, or the maximum number of epochs.
 
         Args:
-            condition: where to stop; see ``until`` of :func:`streamstate.step`.
+            condition: where to stop; see ``until`` of :meth:`streamstate.Checkpoint.step`.
             epochs: the maximum number of epochs to run.
             progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
 
@@ -183,7 +184,7 @@ class DebugSession:
             if type(epoch) is not int or epoch < first:
                 raise InvalidArgumentError(
                     f"Invalid epoch {epoch!r}: the session starts at epoch {first}.\n"
-                    f"Go to epoch {first} or later, or start another session with ss.debug(…, at=…)."
+                    f"Go to epoch {first} or later, or start another session with ss.Checkpoint(…).debug(…, at=…)."
                 )
             if epoch != self._epoch:
                 self._last = None
@@ -259,7 +260,7 @@ class DebugSession:
     def _current(self) -> DebugBranch:
         """Return the current branch, if the session is open."""
         if self._closed:
-            raise InvalidArgumentError("This session is closed.\nStart another one with ss.debug.")
+            raise InvalidArgumentError("This session is closed.\nStart another one with Checkpoint.debug.")
         return self._branch
 
 
@@ -287,11 +288,11 @@ def debug(
         spark: the session; by default the running one, or an embedded one.
 
     Raises:
-        NotACheckpointError, EpochGoneError, ForkError, NoStateError: as :func:`streamstate.fork`.
+        NotACheckpointError, EpochGoneError, ForkError, NoStateError: as :meth:`streamstate.Checkpoint.fork`.
         InvalidNameError: ``name`` is not a valid name.
 
     Example:
-        >>> with ss.debug(build, "checkpoints/delays", at=12) as session:  # doctest: +SKIP
+        >>> with ss.Checkpoint("checkpoints/delays").debug(build, at=12) as session:  # doctest: +SKIP
         ...     session.run_until("max_delay > 300")
         ...     session.back()
     """

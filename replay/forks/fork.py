@@ -56,7 +56,7 @@ _BEFORE_FIRST_EPOCH = -1
 
 
 @dataclass(frozen=True)
-class Fork(os.PathLike[str]):
+class NewFork(os.PathLike[str]):
     """A checkpoint made from another one; it can be passed wherever a checkpoint's path can.
 
     Attributes:
@@ -100,7 +100,7 @@ def fork(
     verify: str = "files",
     spark: SparkSession | None = None,
     progress: ProgressCallback | None = None,  # noqa: ARG001 (long_call takes it)
-) -> Fork:
+) -> NewFork:
     """Make a checkpoint that stands exactly where another one stood at one of its epochs.
 
     The original may be running, here or elsewhere: it is only read. On the same local disk, state files are hard
@@ -145,12 +145,12 @@ def fork(
         NotReplayableError: the log of a file source no longer says which files had been read by then.
 
     Example:
-        >>> fork = ss.fork("checkpoints/delays", "checkpoints/what_if", at=12)  # doctest: +SKIP
+        >>> fork = ss.Checkpoint("checkpoints/delays").fork("checkpoints/what_if", at=12)  # doctest: +SKIP
         >>> fork.epoch  # doctest: +SKIP
         12
-        >>> wider = ss.fork("checkpoints/delays", "checkpoints/wider", at=12, partitions=8)  # doctest: +SKIP
+        >>> wider = ss.Checkpoint("checkpoints/delays").fork("checkpoints/wider", at=12, partitions=8)  # doctest: +SKIP
         >>> zero = "UPDATE op0 SET max_delay = 0 WHERE carrier = 'HA'"
-        >>> ss.fork("checkpoints/delays", "checkpoints/zero", at=12, edit=zero).edited_rows  # doctest: +SKIP
+        >>> ss.Checkpoint("checkpoints/delays").fork("checkpoints/zero", at=12, edit=zero).edited_rows  # doctest: +SKIP
         1
     """
     # Check the arguments before starting Spark.
@@ -173,7 +173,9 @@ def fork(
         return builder.build(at, verify)
 
 
-def fork_for_now(checkpoint: str, new_checkpoint: str, *, at: int, partitions: int | None, spark: SparkSession) -> Fork:
+def fork_for_now(
+    checkpoint: str, new_checkpoint: str, *, at: int, partitions: int | None, spark: SparkSession
+) -> NewFork:
     """As :func:`fork`, but retention keeps no recorded input for it."""
     with never_overwriting():
         builder = ForkBuilder(
@@ -189,7 +191,7 @@ def fork_for_now(checkpoint: str, new_checkpoint: str, *, at: int, partitions: i
 
 def fork_before_first_epoch(
     checkpoint: str | os.PathLike[str], new_checkpoint: str | os.PathLike[str], spark: SparkSession
-) -> Fork:
+) -> NewFork:
     """Make a checkpoint without any epoch, whose first epoch will read what the original's first epoch read."""
     began = time.monotonic()
     original, target = CheckpointFiles(checkpoint, spark), location(os.fspath(new_checkpoint))
@@ -213,7 +215,7 @@ def fork_before_first_epoch(
                 files.copy_tree(inside(original.path, log), inside(target, log))
         files.write(f"{target}/{FORK_FILE}", record.text())
         files.write(f"{target}/metadata", json.dumps({"id": query_id}))
-    return Fork(target, original.path, _BEFORE_FIRST_EPOCH, query_id, time.monotonic() - began)
+    return NewFork(target, original.path, _BEFORE_FIRST_EPOCH, query_id, time.monotonic() - began)
 
 
 @dataclass
@@ -240,7 +242,7 @@ class ForkBuilder:
     """Where it will be moved to; None: it stays."""
     _rewritten: RewrittenState | None = field(default=None, init=False)
 
-    def build(self, at: int | None, verify: str) -> Fork:
+    def build(self, at: int | None, verify: str) -> NewFork:
         """Make the fork, or leave nothing behind."""
         try:
             return self._built(at, verify)
@@ -248,7 +250,7 @@ class ForkBuilder:
             if self._rewritten is not None:
                 self._rewritten.release()
 
-    def _built(self, at: int | None, verify: str) -> Fork:
+    def _built(self, at: int | None, verify: str) -> NewFork:
         began = time.monotonic()
         parent_id = self.original.query_id
         refuse_links_out(self.original.path)
@@ -278,7 +280,7 @@ class ForkBuilder:
             raise
         seconds = time.monotonic() - began
         edited = 0 if self._rewritten is None else self._rewritten.edited_rows
-        return Fork(self.target, self.original.path, epoch, query_id, seconds, volume.linked, volume.copied, edited)
+        return NewFork(self.target, self.original.path, epoch, query_id, seconds, volume.linked, volume.copied, edited)
 
     def _bind(self, epoch: int) -> None:
         """Add the source that binds the fork's epochs to what its newest epoch has read."""

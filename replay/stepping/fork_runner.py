@@ -75,7 +75,7 @@ def original_of(checkpoint: str, original: str | os.PathLike[str] | None, spark:
     if len(ancestors) == 1:
         raise ForkError(
             f"{checkpoint} is not a fork, and only forks are stepped: the epochs and sink of any other query stay as"
-            " they are.\nMake a fork with ss.fork, and step that; or name the original with original=…."
+            " they are.\nMake a fork with Checkpoint.fork, and step that; or name the original with original=…."
         )
     return ancestors[-1]
 
@@ -135,11 +135,12 @@ class ForkRunner:
         if self.fork.query_id == "":
             raise NotACheckpointError(
                 f"{self.path} cannot be stepped: its 'metadata' file names no query.\n"
-                "Make a fork with ss.fork, and step that."
+                "Make a fork with Checkpoint.fork, and step that."
             )
         if self.path == self.original_path:
             raise ForkError(
-                f"{self.path} is the original itself, which is never stepped.\nMake a fork with ss.fork, and step that."
+                f"{self.path} is the original itself, which is never stepped.\nMake a fork with Checkpoint.fork, and"
+                f" step that."
             )
         try:
             parent = self.original.query_id
@@ -151,7 +152,7 @@ class ForkRunner:
         if parent == self.fork.query_id:
             raise ForkError(
                 f"{self.path} has the query id of {self.original_path}: it is a copy, not a fork.\n"
-                "Make a fork with ss.fork, which gets its own query id."
+                "Make a fork with Checkpoint.fork, which gets its own query id."
             )
 
     def run_next(self) -> CompletedEpoch | NoNextEpoch:

@@ -84,8 +84,8 @@ def step(
         InvalidArgumentError: an argument is invalid.
 
     Example:
-        >>> fork = ss.fork("checkpoints/delays", "checkpoints/what_if", at=12)  # doctest: +SKIP
-        >>> report = ss.step(build, fork, epochs=5, until="max_delay > 300")  # doctest: +SKIP
+        >>> fork = ss.Checkpoint("checkpoints/delays").fork("checkpoints/what_if", at=12)  # doctest: +SKIP
+        >>> report = fork.step(build, epochs=5, until="max_delay > 300")  # doctest: +SKIP
         >>> report.stopped, report.epoch  # doctest: +SKIP
         ('breakpoint', 15)
     """

@@ -57,7 +57,7 @@ class EpochRun:
 
 @dataclass(frozen=True)
 class StepReport:
-    """The epochs that :func:`streamstate.step` ran.
+    """The epochs that :meth:`streamstate.Checkpoint.step` ran.
 
     Attributes:
         checkpoint: the fork.
@@ -107,7 +107,7 @@ class StepReport:
             UnknownTableError: there is no such table.
 
         Example:
-            >>> ss.step(build, "checkpoints/what_if").diff().movers("max_delay")  # doctest: +SKIP
+            >>> ss.Checkpoint("checkpoints/what_if").step(build).diff().movers("max_delay")  # doctest: +SKIP
         """
         last = self.epochs[-1].epoch if self.epochs else self.epoch
         return self._captured().history.diff(last - 1, last, table)
@@ -115,7 +115,8 @@ class StepReport:
     def _captured(self) -> ForkCapture:
         if self._capture is None or not self.epochs:
             raise InvalidArgumentError(
-                f"No epoch was run, so nothing changed: {self.reason}\nStep again, or look at the fork with ss.capture."
+                f"No epoch was run, so nothing changed: {self.reason}\nStep again, or look at the fork with"
+                f" Checkpoint.capture."
             )
         return self._capture
 

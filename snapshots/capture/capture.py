@@ -31,6 +31,7 @@ def capture(
     store: str | Path,
     name: str | None = None,
     *,
+    fallback: str | None = None,
     verify: Verify = "first",
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -50,6 +51,7 @@ def capture(
             ``abfss://``), or any URI that Spark can read.
         store: the store's folder, or an object store's URI; created if it does not exist.
         name: the query's name in the store. Default: the name it already has there, or the checkpoint folder's.
+        fallback: the name of a query that has none in the store yet. Default: the checkpoint folder's.
         verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"`` in the store's life
             and after a change of the state's format or of the version of Spark, a ``"sample"``, ``"all"``, or
             ``"never"``. A table that differs is captured by Spark, and named in the report.
@@ -75,10 +77,12 @@ def capture(
         StoreError: the store cannot be reached or written.
 
     Example:
-        >>> ss.capture("checkpoints/delays", "store").epochs  # doctest: +SKIP
+        >>> ss.Checkpoint("checkpoints/delays").capture("store").epochs  # doctest: +SKIP
         (0, 1, 2)
     """
-    capturer = capturer_for(checkpoint, store, name, spark, verify=verify, storage_options=storage_options)
+    capturer = capturer_for(
+        checkpoint, store, name, spark, fallback=fallback, verify=verify, storage_options=storage_options
+    )
     report = catch_up(capturer)
     with _same_pool_afterwards():
         capturer.tidy()

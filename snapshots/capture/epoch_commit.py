@@ -317,6 +317,6 @@ class Capturer:
             return ""
         root, name, epoch = self.layout.root, self.name, newest.epoch
         return (
-            f" Without a backup, the query can go on from epoch {epoch}: ss.restore(ss.open_store({root!r})[{name!r}]"
-            f".at({epoch}), to=…), or streamstate restore {root} {name} --at {epoch} --to PATH."
+            f" Without a backup, the query can go on from epoch {epoch}: ss.open_store({root!r})[{name!r}]"
+            f".at({epoch}).restore(to=…), or streamstate restore {root} {name} --at {epoch} --to PATH."
         )

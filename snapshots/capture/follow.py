@@ -79,14 +79,14 @@ def follow(
 
     Args:
         query_or_checkpoint: a running ``StreamingQuery``, or any query's ``checkpointLocation``, as for
-            :func:`streamstate.capture`.
+            :meth:`streamstate.Checkpoint.capture`.
         store: the store's folder, or an object store's URI; created if it does not exist.
         name: the query's name in the store. Default: the name it already has there, the ``StreamingQuery``'s, or the
             checkpoint folder's.
         every: capture once this many epochs wait, or once this much time has passed (a ``timedelta``, or a string such
             as "10s" or "2m"). Each of the epochs becomes a snapshot whatever the interval.
         verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"``, a ``"sample"``,
-            ``"all"``, or ``"never"``, as for :func:`streamstate.capture`.
+            ``"all"``, or ``"never"``, as for :meth:`streamstate.Checkpoint.capture`.
         spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
         storage_options: deltalake's options for reaching the object store of the store and of the checkpoint, such as
             ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
@@ -98,11 +98,12 @@ def follow(
         it ends once the query has ended and all its committed epochs are captured.
 
     Raises:
-        NotACheckpointError, InvalidNameError, NameTakenError, InvalidArgumentError: as :func:`streamstate.capture`.
+        NotACheckpointError, InvalidNameError, NameTakenError, InvalidArgumentError: as
+            :meth:`streamstate.Checkpoint.capture`.
             Later errors show in ``.status`` and are raised by ``.wait``.
 
     Example:
-        >>> capture = ss.follow(query, "store", "delays")  # doctest: +SKIP
+        >>> capture = ss.Checkpoint(query).follow("store", "delays")  # doctest: +SKIP
         >>> capture.wait(epoch=3, timeout=60)  # doctest: +SKIP
         3
     """
@@ -213,7 +214,7 @@ class CaptureLag:
 
 
 class Capture:
-    """A capture that runs in the background; :func:`streamstate.follow` starts one.
+    """A capture that runs in the background; :meth:`streamstate.Checkpoint.follow` starts one.
 
     An error delays snapshots and shows in :attr:`status`; the capture retries, at growing intervals. Only an error that
     retrying cannot fix ends it, such as a name that belongs to another query, or Spark that is needed and missing. So

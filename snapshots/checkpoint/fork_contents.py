@@ -30,7 +30,7 @@ _NEAR = 10
 def store_hint() -> str:
     """Return a line about an epoch that only the store still holds."""
     how = worded(
-        "ss.restore makes a checkpoint from it",
+        "Snapshot.restore makes a checkpoint from it",
         magic="%stream fork makes a checkpoint from it",
         command="streamstate restore makes a checkpoint from it",
     )

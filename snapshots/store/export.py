@@ -145,7 +145,7 @@ def export(
         StoreError: the table cannot be written; its existing versions are complete.
 
     Example:
-        >>> ss.export("store", "delays", "exported", epochs=[3, 5, range(10, 21)]).epochs  # doctest: +SKIP
+        >>> ss.open_store("store")["delays"].export("exported", epochs=[3, 5, range(10, 21)]).epochs  # doctest: +SKIP
         (3, 5, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
         >>> DeltaTable("exported", version=1).to_pandas()  # doctest: +SKIP
     """

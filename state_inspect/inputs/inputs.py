@@ -69,7 +69,8 @@ def required_plan(query: CapturedQuery, epoch: int, problem: str = "") -> LivePl
         why = "ran with another plan than the one known here" if other else "was not started in this process"
         problem = problem or f"The input of epoch {epoch} of {query.name} cannot be read"
         raise NoResultError(
-            f'{problem}: the query {why}.\nSay what it was: streamstate.describe(store, "{query.name}", build_query).'
+            f"{problem}: the query {why}.\n"
+            f'Say what it was: streamstate.open_store(store)["{query.name}"].describe(build_query).'
         )
     return planned
 

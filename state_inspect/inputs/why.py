@@ -51,7 +51,7 @@ class Why(StateChange, InputSides):
             how far it was past each. For a session, those whose windows overlap with it.
         nearest: the epochs before and after at which the key changed; None where there is none.
         nondeterministic: what below the operator may be nondeterministic, such as ``rand()``, each with ``what``,
-            ``where`` and ``why``, as :func:`streamstate.audit` has it: other rows may have come in then.
+            ``where`` and ``why``, as :meth:`streamstate.Checkpoint.audit` has it: other rows may have come in then.
         moved: for a change that the watermark made, the row of the epoch before that moved it there; otherwise None.
     """
 

@@ -29,7 +29,7 @@ def naming_note(query: CapturedQuery, table: str) -> str:
 def how_to_plan(query: CapturedQuery) -> str:
     """Return the line that records a query's plan."""
     return worded(
-        f'Record it: streamstate.describe(store, "{query.name}", build_query).',
+        f'Record it: streamstate.open_store(store)["{query.name}"].describe(build_query).',
         command="Record it: streamstate capture CHECKPOINT --store STORE --code MODULE:FUNCTION.",
     )
 

@@ -249,7 +249,8 @@ def _planned(query: CapturedQuery, epoch: int) -> dict[str, TablePlan]:
         since = f" before epoch {first[0].since}" if first else ""
         raise NoResultError(
             f"The plan of {query.name} is not known{since}, so its result cannot be computed at epoch {epoch}.\n"
-            f"Give it once: ss.describe(store, {query.name!r}, build_query), where build_query() returns the streaming "
+            f"Give it once: ss.open_store(store)[{query.name!r}].describe(build_query), where build_query() returns"
+            f" the streaming "
             "DataFrame."
         )
     return dict(plan.tables)

@@ -9,6 +9,7 @@ from typing import Any
 from synthetic import State, write
 
 import streamstate as ss
+from streamstate.reports import History
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans.plan_table import store_plan
 from streamstate.snapshots.store.query_plans.query_plan import (
@@ -48,7 +49,7 @@ def growing(epochs: int, *, new: Callable[[int], int] = lambda _: 10) -> list[St
 
 def stored(
     folder: Path, states: list[State | None], plan: QueryPlan | None = None, *, since: int = 0, **options: Any
-) -> ss.History:
+) -> History:
     """A query, with its plan if there is one; each epoch has read rows."""
     facts = options.pop("facts", [{"offsets": f"[{epoch}]"} for epoch in range(len(states))])
     write(folder, states, facts=facts, **options)

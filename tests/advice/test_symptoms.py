@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.operations.checkup import examine
+from streamstate.reports import History
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,7 +176,7 @@ SYMPTOMS = {
 QUICK = ("dropDuplicates state grows forever",)
 
 
-def run(spark: SparkSession, folder: Path, symptom: Symptom) -> tuple[ss.History, int]:
+def run(spark: SparkSession, folder: Path, symptom: Symptom) -> tuple[History, int]:
     """A captured query, and how many rows it returned."""
     inputs = Inputs(folder / "left"), Inputs(folder / "right")
     session = with_settings(spark, symptom.conf)
@@ -191,9 +192,9 @@ def run(spark: SparkSession, folder: Path, symptom: Symptom) -> tuple[ss.History
     writer = build().writeStream.foreachBatch(lambda batch, _: returned.append(batch.count())).outputMode(symptom.mode)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
     writer.start().awaitTermination()
-    ss.capture(folder / "checkpoint", folder / "store", "q", spark=spark)
+    ss.Checkpoint(folder / "checkpoint").capture(folder / "store", "q", spark=spark)
     if symptom.described:
-        ss.describe(folder / "store", "q", build, mode=symptom.mode)
+        ss.open_store(folder / "store")["q"].describe(build, mode=symptom.mode)
     return ss.open_store(folder / "store")["q"], sum(returned)
 
 

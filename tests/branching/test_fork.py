@@ -32,10 +32,10 @@ def check_forks(spark: SparkSession, run: Run, query: Query, epochs: range) -> N
     """A fork at each epoch equals the original at that epoch, and the original is unchanged."""
     before = tree(run.checkpoint)
     for epoch in epochs:
-        fork = ss.fork(run.checkpoint, run.folder / f"fork{epoch}", at=epoch)
+        fork = ss.Checkpoint(run.checkpoint).fork(run.folder / f"fork{epoch}", at=epoch)
         assert CheckpointFiles(fork).committed() == [epoch]
         for table in query.tables:
-            assert spark_rows(spark, fork.checkpoint, table, epoch) == spark_rows(spark, run.checkpoint, table, epoch)
+            assert spark_rows(spark, fork.path, table, epoch) == spark_rows(spark, run.checkpoint, table, epoch)
     # Spark's maintenance may write snapshots even after the query has ended.
     assert untouched(before, run.checkpoint)
 
@@ -102,14 +102,14 @@ def test_a_fork_of_a_running_query(spark: SparkSession, tmp_path: Path) -> None:
     writer = query.build(run.inputs.stream(session)).writeStream.format("noop").outputMode(query.mode)
     running = writer.option("checkpointLocation", str(run.checkpoint)).start()
     try:
-        fork = ss.fork(run.checkpoint, tmp_path / "fork", at=1, verify="rows", spark=spark)
+        fork = ss.Checkpoint(run.checkpoint).fork(tmp_path / "fork", at=1, verify="rows", spark=spark)
         assert running.isActive
         run.inputs.add(rows(2))
         running.processAllAvailable()
     finally:
         running.stop()
     for table in query.tables:
-        assert spark_rows(spark, fork.checkpoint, table, 1) == spark_rows(spark, run.checkpoint, table, 1)
+        assert spark_rows(spark, fork.path, table, 1) == spark_rows(spark, run.checkpoint, table, 1)
 
 
 def test_a_fork_on_other_file_systems_is_a_copy(spark: SparkSession, tmp_path: Path) -> None:

@@ -182,8 +182,8 @@ def lay_out(folder: Path, epochs: int, *, purged: int = 0, partitions: int = 1) 
 def test_a_fork_has_no_files_of_later_epochs(tmp_path: Path) -> None:
     """It has one committed epoch, the state files and the source log up to it, and a new query id."""
     original = lay_out(tmp_path / "original", 5)
-    fork = ss.fork(original, tmp_path / "fork", at=2)
-    files = sorted(str(path.relative_to(fork.checkpoint)) for path in Path(fork).rglob("*") if path.is_file())
+    fork = ss.Checkpoint(original).fork(tmp_path / "fork", at=2)
+    files = sorted(str(path.relative_to(fork.path)) for path in Path(fork).rglob("*") if path.is_file())
     assert files == [
         "commits/2",
         "metadata",
@@ -194,7 +194,7 @@ def test_a_fork_has_no_files_of_later_epochs(tmp_path: Path) -> None:
         "streamstate-fork.json",
     ]
     assert CheckpointFiles(fork).query_id == fork.query_id != CheckpointFiles(original).query_id
-    record = forked_from(fork.checkpoint)
+    record = forked_from(fork.path)
     assert record is not None
     assert (record.parent, record.parent_id, record.epoch) == (str(original), CheckpointFiles(original).query_id, 2)
     assert forked_from(original) is None
@@ -203,7 +203,7 @@ def test_a_fork_has_no_files_of_later_epochs(tmp_path: Path) -> None:
 def test_state_files_are_linked_and_other_files_are_copied(tmp_path: Path) -> None:
     """Links take no space. Files that Spark may overwrite are copied."""
     original = lay_out(tmp_path / "original", 3)
-    fork = ss.fork(original, tmp_path / "fork", at=1)
+    fork = ss.Checkpoint(original).fork(tmp_path / "fork", at=1)
     assert (original / "state/0/0/1.delta").samefile(Path(fork, "state/0/0/1.delta"))
     assert not (original / "commits/1").samefile(Path(fork, "commits/1"))
     assert fork.linked_bytes == 2
@@ -218,7 +218,7 @@ def test_files_that_cannot_be_linked_are_copied(tmp_path: Path, monkeypatch: pyt
 
     original = lay_out(tmp_path / "original", 3)
     monkeypatch.setattr(os, "link", refuse)
-    fork = ss.fork(original, tmp_path / "fork", at=2)
+    fork = ss.Checkpoint(original).fork(tmp_path / "fork", at=2)
     assert not (original / "state/0/0/1.delta").samefile(Path(fork, "state/0/0/1.delta"))
     assert (fork.linked_bytes, Path(fork, "state/0/0/3.delta").read_bytes()) == (0, bytes([2]))
 
@@ -233,7 +233,7 @@ def test_the_files_listed_by_a_rocksdb_snapshot_are_included(tmp_path: Path) -> 
     with zipfile.ZipFile(store / "3.zip", "w") as archive:
         file = '{"localFileName":"1.sst","dfsSstFileName":"000001-a.sst","sizeBytes":12}'
         archive.writestr("metadata", f'v1\n{{"sstFiles":[{file}]}}')
-    fork = ss.fork(original, tmp_path / "fork", at=2)
+    fork = ss.Checkpoint(original).fork(tmp_path / "fork", at=2)
     assert sorted(path.name for path in Path(fork, "state/0/0/SSTs").iterdir()) == [".000001-a.sst.crc", "000001-a.sst"]
 
 
@@ -241,7 +241,7 @@ def test_the_files_listed_by_a_rocksdb_snapshot_are_included(tmp_path: Path) -> 
 def test_an_uncommitted_epoch_is_rejected(tmp_path: Path, at: int) -> None:
     """The error lists the committed epochs, and the target is not created."""
     with pytest.raises(EpochGoneError, match=r"was never committed\.\nIt holds epochs 0 to 2"):
-        ss.fork(lay_out(tmp_path / "original", 3), tmp_path / "fork", at=at)
+        ss.Checkpoint(lay_out(tmp_path / "original", 3)).fork(tmp_path / "fork", at=at)
     assert not (tmp_path / "fork").exists()
 
 
@@ -249,10 +249,10 @@ def test_a_purged_epoch_is_rejected(tmp_path: Path) -> None:
     """Its state files or its commit may be missing. The target is not created."""
     original = lay_out(tmp_path / "original", 5, purged=2)
     with pytest.raises(EpochGoneError, match="is incomplete"):
-        ss.fork(original, tmp_path / "fork", at=4)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=4)
     (original / "commits/0").unlink()
     with pytest.raises(EpochGoneError, match=r"Spark has purged it\.\nIt holds epochs 1 to 4; nearest: 1, 2"):
-        ss.fork(original, tmp_path / "fork", at=0)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=0)
     assert not (tmp_path / "fork").exists()
 
 
@@ -265,7 +265,7 @@ def test_a_partition_without_state_files_is_rejected(tmp_path: Path, folder_stay
     if not folder_stays:
         (original / "state/0/2").rmdir()
     with pytest.raises(EpochGoneError, match="is incomplete"):
-        ss.fork(original, tmp_path / "fork", at=1)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=1)
     assert not (tmp_path / "fork").exists()
 
 
@@ -274,7 +274,7 @@ def test_an_operator_may_have_a_single_partition(tmp_path: Path) -> None:
     original = lay_out(tmp_path / "original", 3, partitions=3)
     for partition in (1, 2):
         shutil.rmtree(original / f"state/0/{partition}")
-    assert ss.fork(original, tmp_path / "fork", at=1).epoch == 1
+    assert ss.Checkpoint(original).fork(tmp_path / "fork", at=1).epoch == 1
 
 
 def test_an_existing_target_is_rejected(tmp_path: Path) -> None:
@@ -283,11 +283,11 @@ def test_an_existing_target_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes").write_text("keep")
     with pytest.raises(ForkError, match="already exists"):
-        ss.fork(original, tmp_path / "mine", at=1)
+        ss.Checkpoint(original).fork(tmp_path / "mine", at=1)
     assert (tmp_path / "mine/notes").read_text() == "keep"
-    fork = ss.fork(original, tmp_path / "fork", at=1)
+    fork = ss.Checkpoint(original).fork(tmp_path / "fork", at=1)
     with pytest.raises(ForkError, match="already exists"):
-        ss.fork(original, fork, at=0)
+        ss.Checkpoint(original).fork(fork, at=0)
     assert CheckpointFiles(fork).query_id == fork.query_id
 
 
@@ -295,20 +295,20 @@ def test_an_existing_target_is_rejected(tmp_path: Path) -> None:
 def test_a_target_inside_the_original_is_rejected(tmp_path: Path, place: str) -> None:
     """The fork would change its original."""
     with pytest.raises(ForkError, match="the original itself, or inside it"):
-        ss.fork(lay_out(tmp_path / "original", 2), tmp_path / place, at=1)
+        ss.Checkpoint(lay_out(tmp_path / "original", 2)).fork(tmp_path / place, at=1)
 
 
 def test_unsuitable_checkpoints_are_rejected(tmp_path: Path) -> None:
     """A missing folder, a query without state, and a query without committed epochs raise different errors."""
     with pytest.raises(NotACheckpointError):
-        ss.fork(tmp_path / "nothing", tmp_path / "fork", at=0)
+        ss.Checkpoint(tmp_path / "nothing").fork(tmp_path / "fork", at=0)
     stateless = lay_out(tmp_path / "stateless", 2, purged=2)
     (stateless / "state/0/0").rmdir()
     (stateless / "state/0").rmdir()
     with pytest.raises(NoStateError):
-        ss.fork(stateless, tmp_path / "fork", at=1)
+        ss.Checkpoint(stateless).fork(tmp_path / "fork", at=1)
     with pytest.raises(EpochGoneError, match="no committed epoch"):
-        ss.fork(lay_out(tmp_path / "new", 0), tmp_path / "fork")
+        ss.Checkpoint(lay_out(tmp_path / "new", 0)).fork(tmp_path / "fork")
 
 
 def test_an_unfinished_fork_is_replaced(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_an_unfinished_fork_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "fork/state").mkdir()
     with pytest.raises(NotACheckpointError):
         _ = CheckpointFiles(tmp_path / "fork").query_id
-    assert ss.fork(original, tmp_path / "fork", at=1).epoch == 1
+    assert ss.Checkpoint(original).fork(tmp_path / "fork", at=1).epoch == 1
 
 
 def test_a_failed_fork_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,23 +331,23 @@ def test_a_failed_fork_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     original = lay_out(tmp_path / "original", 3)
     monkeypatch.setattr(os, "link", fail)
     with pytest.raises(KeyboardInterrupt):
-        ss.fork(original, tmp_path / "fork", at=1)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=1)
     assert not (tmp_path / "fork").exists()
 
 
 def test_a_fork_of_a_fork(tmp_path: Path) -> None:
     """Its original is the first fork, and it starts from the first fork's epoch."""
-    first = ss.fork(lay_out(tmp_path / "original", 3), tmp_path / "first", at=1)
-    second = ss.fork(first, tmp_path / "second")
-    assert (second.epoch, second.original) == (1, first.checkpoint)
+    first = ss.Checkpoint(lay_out(tmp_path / "original", 3)).fork(tmp_path / "first", at=1)
+    second = first.fork(tmp_path / "second")
+    assert (second.epoch, second.original) == (1, first)
 
 
 def test_the_default_epoch_is_the_newest_committed_epoch(tmp_path: Path) -> None:
     """It is used if ``at`` is not given."""
-    assert ss.fork(lay_out(tmp_path / "original", 4), tmp_path / "fork").epoch == 3
+    assert ss.Checkpoint(lay_out(tmp_path / "original", 4)).fork(tmp_path / "fork").epoch == 3
 
 
 def test_an_invalid_verify_is_rejected(tmp_path: Path) -> None:
     """The error lists the valid values."""
     with pytest.raises(ForkError, match="'files' or 'rows'"):
-        ss.fork(lay_out(tmp_path / "original", 2), tmp_path / "fork", at=1, verify="no")
+        ss.Checkpoint(lay_out(tmp_path / "original", 2)).fork(tmp_path / "fork", at=1, verify="no")

@@ -80,7 +80,7 @@ def test_a_repartitioned_fork_equals_its_original(spark: SparkSession, tmp_path:
     query, settings = QUERIES[name]
     run, fork = Run(spark, tmp_path), tmp_path / "fork"
     run.start(query, settings, epochs=range(3))
-    report = ss.fork(run.checkpoint, fork, at=1, partitions=4, spark=spark)
+    report = ss.Checkpoint(run.checkpoint).fork(fork, at=1, partitions=4, spark=spark)
     assert report.new_bytes > 0
     assert CheckpointFiles(fork).partitions(1) == CheckpointFiles(fork).partitions(0) == 4
     assert (record := forked_from(fork)) is not None
@@ -95,7 +95,7 @@ def test_repartitioning_needs_rocksdb(spark: SparkSession, tmp_path: Path) -> No
     run = Run(spark, tmp_path)
     run.start(WINDOWS["tumbling window"], HDFS, epochs=range(2))
     with pytest.raises(UnsupportedStateError, match="RocksDB"):
-        ss.fork(run.checkpoint, tmp_path / "fork", partitions=4, spark=spark)
+        ss.Checkpoint(run.checkpoint).fork(tmp_path / "fork", partitions=4, spark=spark)
     assert not (tmp_path / "fork").exists()
 
 
@@ -103,7 +103,7 @@ def test_repartitioning_needs_rocksdb(spark: SparkSession, tmp_path: Path) -> No
 def test_an_invalid_number_of_partitions_is_rejected(tmp_path: Path, partitions: object) -> None:
     """Only positive integers are valid."""
     with pytest.raises(InvalidArgumentError, match="expected an integer of at least 1"):
-        ss.fork(tmp_path / "original", tmp_path / "fork", partitions=partitions)  # type: ignore[arg-type]
+        ss.Checkpoint(tmp_path / "original").fork(tmp_path / "fork", partitions=partitions)  # type: ignore[arg-type]
 
 
 def test_only_edited_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_only_edited_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
         "INSERT INTO op0 (k, count, max, sum, count_2) VALUES ('new', 7, 5000000, 2.5, 2)",
         Edit("op0", key={"k": "k2"}, set={"max": 1_500_000, "sum": 0}),
     ]
-    report = ss.fork(run.checkpoint, fork, at=1, edit=edits, spark=spark)
+    report = ss.Checkpoint(run.checkpoint).fork(fork, at=1, edit=edits, spark=spark)
     assert untouched(before, run.checkpoint)
     assert report.edited_rows == 4
     removed, added = changes(spark, run.checkpoint, fork, "op0", 1)
@@ -148,14 +148,14 @@ def test_a_fork_can_be_edited_and_repartitioned_at_once(spark: SparkSession, tmp
     window["end"] = window["start"] + dt.timedelta(hours=1)
     new = [f"only{number}" for number in (2, *range(90, 99))]
     edits = [Edit("op0", key={"window": window, "k": name}, set={"sum": 10_000}) for name in new]
-    report = ss.fork(run.checkpoint, fork, at=1, partitions=5, edit=edits, spark=spark)
+    report = ss.Checkpoint(run.checkpoint).fork(fork, at=1, partitions=5, edit=edits, spark=spark)
     assert report.edited_rows == len(new)
     step(run, fork, query, 2, FORMAT_1)
     removed, added = changes(spark, run.checkpoint, fork, "op0", 2)
     (before,), after = [row for row in removed if row[1] == "only2"], [row for row in added if row[1] == "only2"]
     assert [row[2] for row in after] == [before[2] + 10_000]
     assert len(added) == len(new)
-    ss.capture(fork, tmp_path / "store", "q", spark=spark)
+    ss.Checkpoint(fork).capture(tmp_path / "store", "q", spark=spark)
     assert compare(spark, fork, ss.open_store(tmp_path / "store")["q"]) == 2
 
 
@@ -177,7 +177,7 @@ def test_variables_of_a_processor_can_be_edited(spark: SparkSession, tmp_path: P
         "DELETE FROM op0_timers WHERE k = 'only0'",  # other keys may have expired timers only
     ]
     before = {table: [*spark_rows(spark, run.checkpoint, table, 1).elements()] for table in query.tables}
-    ss.fork(run.checkpoint, fork, at=1, edit=edits, spark=spark)
+    ss.Checkpoint(run.checkpoint).fork(fork, at=1, edit=edits, spark=spark)
     _, (total,) = changes(spark, run.checkpoint, fork, "op0_total", 1)
     assert total[:3] == ["k1", 0, "edited"]
     removed, added = changes(spark, run.checkpoint, fork, "op0_by_kind", 1)
@@ -208,7 +208,7 @@ def test_edited_rows_of_operators_with_special_keys(spark: SparkSession, tmp_pat
     for number, (query, edit, rows) in enumerate(queries):
         run = Run(spark, tmp_path / str(number))
         run.start(query, epochs=range(2))
-        report = ss.fork(run.checkpoint, run.folder / "fork", at=0, edit=edit, spark=spark)
+        report = ss.Checkpoint(run.checkpoint).fork(run.folder / "fork", at=0, edit=edit, spark=spark)
         assert report.edited_rows == rows
         step(run, run.folder / "fork", query, 1, {})
 
@@ -252,7 +252,7 @@ def test_an_invalid_edit_is_rejected(spark: SparkSession, counted_once: Run, nam
     edit, error, message = BAD_EDITS[name]
     before = tree(counted_once.checkpoint)
     with pytest.raises(error, match=message):
-        ss.fork(counted_once.checkpoint, counted_once.folder / "fork", edit=edit, spark=spark)  # type: ignore[arg-type]
+        ss.Checkpoint(counted_once.checkpoint).fork(counted_once.folder / "fork", edit=edit, spark=spark)  # type: ignore[arg-type]
     assert not (counted_once.folder / "fork").exists()
     assert untouched(before, counted_once.checkpoint)
 
@@ -271,7 +271,7 @@ def test_sides_of_a_join_can_be_edited(spark: SparkSession, tmp_path: Path) -> N
     run, fork = Run(spark, tmp_path), tmp_path / "fork"
     run.start(query, epochs=range(3))
     edit = "DELETE FROM op0_left WHERE k = 'k0' AND index = 0; UPDATE op0_right SET v2 = 0 WHERE k2 = 'k3'"
-    ss.fork(run.checkpoint, fork, at=1, edit=edit, spark=spark)
+    ss.Checkpoint(run.checkpoint).fork(fork, at=1, edit=edit, spark=spark)
     every = [[*map(json.loads, sorted(spark_rows(spark, path, "op0_left", 1)))] for path in (run.checkpoint, fork)]
     was, now = ([row for row in rows if row[0] == "k0"] for rows in every)
     assert [row[1] for row in now] == [*range(len(was) - 1)]
@@ -293,7 +293,7 @@ def test_all_rows_of_a_large_state_can_be_edited(spark: SparkSession, tmp_path: 
     counted = stream.groupBy("value").count().writeStream.format("noop").outputMode("update")
     checkpoint, fork = tmp_path / "checkpoint", tmp_path / "fork"
     counted.option("checkpointLocation", str(checkpoint)).trigger(once=True).start().awaitTermination()
-    report = ss.fork(checkpoint, fork, edit="UPDATE op0 SET count = value + 7", spark=spark)
+    report = ss.Checkpoint(checkpoint).fork(fork, edit="UPDATE op0 SET count = value + 7", spark=spark)
     assert report.edited_rows == 30_000
     rows = {tuple(json.loads(row)) for row in spark_rows(spark, fork, "op0", 0)}
     assert rows == {(at, at + 7) for at in range(30_000)}
@@ -306,5 +306,5 @@ def test_what_cannot_be_edited_is_refused(spark: SparkSession, tmp_path: Path, n
     run = Run(spark, tmp_path)
     run.start(query, in_format(4), epochs=range(1))
     with pytest.raises(UnsupportedStateError, match="cannot be edited"):
-        ss.fork(run.checkpoint, tmp_path / "fork", edit=f"DELETE FROM {query.tables[0]}", spark=spark)
+        ss.Checkpoint(run.checkpoint).fork(tmp_path / "fork", edit=f"DELETE FROM {query.tables[0]}", spark=spark)
     assert not (tmp_path / "fork").exists()

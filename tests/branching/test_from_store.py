@@ -17,6 +17,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 import streamstate as ss
 from streamstate.errors import EpochGoneError
+from streamstate.reports import Store
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
@@ -44,7 +45,7 @@ class Counts(StatefulProcessor):
 
 
 def test_a_query_continues_from_a_snapshot(
-    spark: SparkSession, counted: tuple[Path, Path], store: ss.Store, tmp_path: Path
+    spark: SparkSession, counted: tuple[Path, Path], store: Store, tmp_path: Path
 ) -> None:
     """Started from a snapshot and given the later input, it has the counts of the query that never stopped."""
     later = tmp_path / "later"
@@ -64,5 +65,5 @@ def test_a_query_continues_from_a_snapshot(
 
 def test_the_error_for_a_missing_epoch_suggests_to_restore_it(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """The store may have captured an epoch that the checkpoint does not hold."""
-    with pytest.raises(EpochGoneError, match=r"ss\.restore"):
-        ss.fork(counted[0], tmp_path / "fork", at=77)
+    with pytest.raises(EpochGoneError, match=r"Snapshot\.restore"):
+        ss.Checkpoint(counted[0]).fork(tmp_path / "fork", at=77)

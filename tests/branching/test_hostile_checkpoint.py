@@ -48,7 +48,7 @@ def test_a_relative_path_does_not_lead_out_of_the_fork(tmp_path: Path) -> None:
     (tmp_path / "theirs/notes").write_text("theirs")
     (tmp_path / "mine/notes").write_text("mine")
     with pytest.raises(UntrustedCheckpointError, match="notes"):
-        ss.fork(original, tmp_path / "mine/fork", at=0)
+        ss.Checkpoint(original).fork(tmp_path / "mine/fork", at=0)
     assert (tmp_path / "mine/notes").read_text() == "mine"
     assert not (tmp_path / "mine/fork").exists()
 
@@ -70,7 +70,7 @@ def test_a_snapshot_lists_plain_file_names_only(tmp_path: Path, kind: str, part:
     }
     original = with_whole_state(tmp_path / "original", {kind: [listed]})
     with pytest.raises(UntrustedCheckpointError):
-        ss.fork(original, tmp_path / "fork", at=0)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=0)
     assert not (tmp_path / "fork").exists()
 
 
@@ -79,7 +79,7 @@ def test_a_snapshot_with_malformed_metadata_is_rejected(tmp_path: Path, listed: 
     """Metadata of an unexpected structure raises ``UntrustedCheckpointError``, not a ``TypeError`` or ``KeyError``."""
     original = with_whole_state(tmp_path / "original", listed)
     with pytest.raises(UntrustedCheckpointError):
-        ss.fork(original, tmp_path / "fork", at=0)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=0)
 
 
 def test_a_zip_bomb_is_rejected(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_zip_bomb_is_rejected(tmp_path: Path) -> None:
     with zipfile.ZipFile(original / "state/0/0/1.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("metadata", b"\0" * (65 << 20))
     with pytest.raises(UntrustedCheckpointError, match="metadata"):
-        ss.fork(original, tmp_path / "fork", at=0)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=0)
 
 
 @pytest.mark.parametrize("name", ["\u0662", "02", "+2", "2_0", "\u00b2", "2\n"])
@@ -136,7 +136,7 @@ def test_a_pipe_or_a_device_is_not_read(tmp_path: Path, name: str, device: str) 
     with pytest.raises(UntrustedCheckpointError, match="not an ordinary file"):
         CheckpointFiles(original).files.content(str(file))
     with pytest.raises((UntrustedCheckpointError, UnsupportedStateError)):  # it has no schema, either
-        ss.capture(original, tmp_path / "store", "q", verify="never")
+        ss.Checkpoint(original).capture(tmp_path / "store", "q", verify="never")
 
 
 def outside(tmp_path: Path) -> Path:
@@ -154,7 +154,7 @@ def test_a_symlink_to_a_folder_outside_is_rejected(tmp_path: Path, path: str) ->
     (original / path).rename(tmp_path / "elsewhere")
     (original / path).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UntrustedCheckpointError, match="leads out"):
-        ss.fork(original, tmp_path / "fork", at=0)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=0)
     assert not (tmp_path / "fork").exists()
 
 
@@ -165,7 +165,7 @@ def test_a_symlink_to_a_file_outside_is_rejected(tmp_path: Path, path: str) -> N
     (original / path).rename(tmp_path / "elsewhere")
     (original / path).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UntrustedCheckpointError, match="leads out"):
-        ss.fork(original, tmp_path / "fork", at=0)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=0)
 
 
 def test_symlinks_in_source_folders_are_rejected(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_symlinks_in_source_folders_are_rejected(tmp_path: Path) -> None:
     (original / "sources/0/deep").mkdir()
     (original / "sources/0/deep/link").symlink_to(outside(tmp_path))
     with pytest.raises(UntrustedCheckpointError, match="leads out"):
-        ss.fork(original, tmp_path / "fork", at=0)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=0)
 
 
 def test_symlinks_inside_and_to_the_checkpoint_are_followed(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_symlinks_inside_and_to_the_checkpoint_are_followed(tmp_path: Path) -> N
     (original / "state/0/0/1.delta").rename(original / "kept")
     (original / "state/0/0/1.delta").symlink_to(original / "kept")
     (tmp_path / "link").symlink_to(original)
-    fork = ss.fork(tmp_path / "link", tmp_path / "fork", at=0)
+    fork = ss.Checkpoint(tmp_path / "link").fork(tmp_path / "fork", at=0)
     file = Path(fork, "state/0/0/1.delta")
     assert (file.is_symlink(), file.samefile(original / "kept")) == (False, True)
 
@@ -243,7 +243,7 @@ def test_schema_paths_cannot_lead_out_of_the_fork(tmp_path: Path) -> None:
         f"v2\n{json.dumps({'stateStoreInfo': [{'stateSchemaFilePaths': paths}]})}"
     )
     with pytest.raises(UntrustedCheckpointError, match="mine"):
-        ss.fork(original, tmp_path / "fork", at=0)
+        ss.Checkpoint(original).fork(tmp_path / "fork", at=0)
 
 
 @pytest.mark.parametrize("folder", ["state/0/1", "state/1", "sources/0", "commits", "offsets"])

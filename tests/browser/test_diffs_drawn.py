@@ -15,6 +15,7 @@ import streamstate as ss
 from browser.stores import HOSTILE, START, State, Written, flights, more_flights
 from browser.test_views import _Tags
 from streamstate.errors import InvalidArgumentError, UnknownEpochError, UnknownTableError
+from streamstate.reports import History
 from streamstate.widgets import DiffView, Focus
 from streamstate.widgets.diffs.actions import DiffSelection, resolved
 from streamstate.widgets.diffs.drawing import DiffDrawing
@@ -23,19 +24,19 @@ from streamstate.widgets.diffs.rows import MOVERS
 
 
 @pytest.fixture
-def delays(stored: Path) -> ss.History:
+def delays(stored: Path) -> History:
     """A query of epochs 0 to 6 with a gap at epoch 4."""
     return ss.open_store(stored)["delays"]
 
 
-def drawn(history: ss.History, **chosen: Any) -> DiffDrawing:
+def drawn(history: History, **chosen: Any) -> DiffDrawing:
     """The drawing of a selection, by default in the order of the keys."""
     found = DiffModel(history).drawing(DiffSelection(**{"a": 0, "b": 6, "opening": False, **chosen})).kept
     assert isinstance(found, DiffDrawing)
     return found
 
 
-def test_rows_and_counts_match_the_diff(delays: ss.History) -> None:
+def test_rows_and_counts_match_the_diff(delays: History) -> None:
     """A changed value has old, new and signed difference; an unchanged value is shown once."""
     found = drawn(delays, size=50)
     diff = delays.diff(0, 6)
@@ -54,7 +55,7 @@ def test_rows_and_counts_match_the_diff(delays: ss.History) -> None:
             assert flights.was is None
 
 
-def test_pages_hold_each_key_once(delays: ss.History) -> None:
+def test_pages_hold_each_key_once(delays: History) -> None:
     """Pages follow the requested order; a page beyond the end shows the last page."""
     keys = [drawn(delays, page=page, order_by="origin").keys for page in range(3)]
     seen = [tuple(key.values()) for page in keys for key in page]
@@ -63,7 +64,7 @@ def test_pages_hold_each_key_once(delays: ss.History) -> None:
     assert drawn(delays, page=99).page.offset == 20
 
 
-def test_keys_are_filtered_by_kind_and_by_text(delays: ss.History) -> None:
+def test_keys_are_filtered_by_kind_and_by_text(delays: History) -> None:
     """Any key column is searched, ignoring case; the counts stay those of the whole diff."""
     found = drawn(delays, change="removed", text="c0", size=50)
     assert {row.mark for row in found.page.rows} == {"−"}
@@ -72,7 +73,7 @@ def test_keys_are_filtered_by_kind_and_by_text(delays: ss.History) -> None:
     assert sum(drawn(delays, text="nowhere").counts.values()) == len(delays.diff(0, 6))
 
 
-def test_the_movers_match_the_diff(delays: ss.History) -> None:
+def test_the_movers_match_the_diff(delays: History) -> None:
     """The largest comes first; each bar is one key, and clicking it selects that key."""
     found = drawn(delays, mover="flights")
     assert found.movers is not None
@@ -86,7 +87,7 @@ def test_the_movers_match_the_diff(delays: ss.History) -> None:
     assert largest.keys[:10] == found.moved[:10]
 
 
-def test_selecting_a_row_selects_its_key(delays: ss.History) -> None:
+def test_selecting_a_row_selects_its_key(delays: History) -> None:
     """The page sends a row number; the key comes from the drawing that was shown, and its row is marked."""
     model, seen = DiffModel(delays), drawn(delays)
     chosen = model.acted(DiffSelection(0, 6, opening=False), "key", 3, seen)
@@ -94,7 +95,7 @@ def test_selecting_a_row_selects_its_key(delays: ss.History) -> None:
     assert model.drawing(chosen).kept.page.chosen == 3
 
 
-def test_epochs_can_be_changed(delays: ss.History) -> None:
+def test_epochs_can_be_changed(delays: History) -> None:
     """Either side can be set, both swapped, moved to the previous epoch, or set to the newest."""
     model = DiffModel(delays)
     at = DiffSelection(1, 5, page=2)
@@ -105,7 +106,7 @@ def test_epochs_can_be_changed(delays: ss.History) -> None:
     assert model.acted(DiffSelection(1), "follow", None, None) == DiffSelection(1, 6)
 
 
-def test_a_missing_epoch_is_replaced_by_the_one_before_it(delays: ss.History) -> None:
+def test_a_missing_epoch_is_replaced_by_the_one_before_it(delays: History) -> None:
     """Every form of the view says so."""
     found = drawn(delays, a=4)
     assert found.sides is not None
@@ -141,19 +142,19 @@ def test_live_follows_the_query(tmp_path: Path) -> None:
         ("drop", "everything"),
     ],
 )
-def test_invalid_diff_actions_change_nothing(delays: ss.History, action: str, value: Any) -> None:
+def test_invalid_diff_actions_change_nothing(delays: History, action: str, value: Any) -> None:
     """Any message of a page is tolerated, even if its drawing is no longer known."""
     model = DiffModel(delays)
     for kept in (None, drawn(delays)):
         assert model.acted(DiffSelection(0, 6), action, value, kept) == DiffSelection(0, 6)
 
 
-def test_sorting_by_an_unknown_column_is_ignored(delays: ss.History) -> None:
+def test_sorting_by_an_unknown_column_is_ignored(delays: History) -> None:
     """A page can be older than the table that is shown."""
     assert drawn(delays, order_by="gone", mover="gone").keys == drawn(delays).keys
 
 
-def test_a_diff_view_follows_linked_views(delays: ss.History) -> None:
+def test_a_diff_view_follows_linked_views(delays: History) -> None:
     """Two epochs are taken as they are; one epoch shows what led to it; live follows; unknown tables are ignored."""
     model, at = DiffModel(delays), DiffSelection(0, 3, page=1)
     assert model.focus(at) == Focus(between=(0, 3), table="op0")
@@ -166,7 +167,7 @@ def test_a_diff_view_follows_linked_views(delays: ss.History) -> None:
     assert model.focused(at, Focus(table="op7")) == at
 
 
-def test_unknown_diff_arguments_are_rejected(delays: ss.History) -> None:
+def test_unknown_diff_arguments_are_rejected(delays: History) -> None:
     """The error is raised before anything is shown, and lists the valid choices."""
     with pytest.raises(UnknownEpochError, match="3 and 5"):
         DiffView(delays, 4)
@@ -184,7 +185,7 @@ def test_a_diff_view_without_epochs_says_so(tmp_path: Path) -> None:
     assert "no epoch captured yet" in view._repr_mimebundle_()[0]["text/html"]
 
 
-def test_the_static_form_has_counts_rows_and_a_picture(delays: ss.History) -> None:
+def test_the_static_form_has_counts_rows_and_a_picture(delays: History) -> None:
     """It is small and has no scripts."""
     html = DiffView(delays, 0, 6)._repr_mimebundle_()[0]["text/html"]
     assert "+6 ~17 −6" in html
@@ -245,7 +246,7 @@ def test_only_one_page_of_rows_is_sent(tmp_path: Path) -> None:
     assert len(json.dumps(found.message())) < 20_000
 
 
-def test_held_rows_are_released_without_a_viewer(delays: ss.History) -> None:
+def test_held_rows_are_released_without_a_viewer(delays: History) -> None:
     """The joined rows are dropped, and computed again when the view is shown again."""
     model = DiffModel(delays)
     before = model.drawing(DiffSelection(0, 6)).message

@@ -19,6 +19,7 @@ import streamstate as ss
 from browser.stores import HOSTILE, START, State, Written
 from browser.test_views import _Tags
 from streamstate.errors import InvalidArgumentError, UnknownColumnError, UnknownTableError
+from streamstate.reports import History
 from streamstate.widgets import Focus, KeyHistoryView
 from streamstate.widgets.key_history.actions import PLOTS, KeySelection
 from streamstate.widgets.key_history.drawing import KeyHistoryDrawing
@@ -30,19 +31,19 @@ KEY = {"carrier": "C01", "origin": "JFK"}
 
 
 @pytest.fixture
-def delays(stored: Path) -> ss.History:
+def delays(stored: Path) -> History:
     """A query of epochs 0 to 6 with a gap at epoch 4."""
     return ss.open_store(stored)["delays"]
 
 
-def drawn(history: ss.History, key: dict[str, Any] | None = None, **chosen: Any) -> KeyHistoryDrawing:
+def drawn(history: History, key: dict[str, Any] | None = None, **chosen: Any) -> KeyHistoryDrawing:
     """The drawing of a selection."""
     found = KeyHistoryModel(history).drawing(KeySelection(key=key, **chosen)).kept
     assert isinstance(found, KeyHistoryDrawing)
     return found
 
 
-def key_story(history: ss.History, **key: Any) -> Story:
+def key_story(history: History, **key: Any) -> Story:
     """A key's story."""
     return story_of(history.key_history_arrow(**key), EpochRuns.of(history.recorded.entries()))
 
@@ -99,7 +100,7 @@ def test_a_key_lost_in_a_gap_is_shown_as_removed(tmp_path: Path) -> None:
     ]
 
 
-def test_changes_match_the_key_history(delays: ss.History) -> None:
+def test_changes_match_the_key_history(delays: History) -> None:
     """Newest first, with their causes and the values that they changed."""
     found = drawn(delays, KEY, size=50)
     frame = delays.key_history("op0", **KEY)
@@ -134,7 +135,7 @@ def test_columns_are_drawn_by_type(tmp_path: Path) -> None:
         assert chart.svg().startswith("<svg")
 
 
-def test_a_plot_shows_the_cause(delays: ss.History) -> None:
+def test_a_plot_shows_the_cause(delays: History) -> None:
     """Each run's tooltip has its cause; a click on the run selects its change."""
     found = drawn(delays, KEY)
     rows = [row for row in found.plots.charts[0].rows if row["kind"] == "value"]
@@ -169,14 +170,14 @@ def test_thousands_of_changes_are_few_rows(tmp_path: Path) -> None:
     assert [chart.label.partition(":")[0] for chart in later.plots.charts] == ["c6", "c7"]
 
 
-def test_an_unknown_key_is_reported_with_similar_keys(delays: ss.History) -> None:
+def test_an_unknown_key_is_reported_with_similar_keys(delays: History) -> None:
     """Every form reports it instead of showing an empty plot."""
     view = KeyHistoryView(delays, "op0", {"carrier": "C1", "origin": "JFK"})
     assert "The key carrier C1, origin JFK was not in op0 at any epoch from 0 to 6." in repr(view)
     assert "carrier C01, origin JFK" in drawn(delays, {"carrier": "C1", "origin": "JFK"}).like
 
 
-def test_invalid_keys_are_rejected(delays: ss.History) -> None:
+def test_invalid_keys_are_rejected(delays: History) -> None:
     """The error is raised before anything is shown, and lists the valid choices."""
     with pytest.raises(UnknownColumnError, match="Did you mean 'carrier'"):
         KeyHistoryView(delays, "op0", {"carier": "UA", "origin": "JFK"})
@@ -204,7 +205,7 @@ def test_the_table_is_optional(stored: Path) -> None:
     assert drawn(history).why_empty.startswith("Choose a key of op0 (key)")
 
 
-def test_a_key_history_follows_linked_views(delays: ss.History) -> None:
+def test_a_key_history_follows_linked_views(delays: History) -> None:
     """It takes a key with its table, and epochs as marks; a table alone changes nothing, because its keys differ."""
     model, at = KeyHistoryModel(delays), KeySelection("op0", KEY, page=2)
     assert model.focused(at, Focus(key={"k": 1}, table="op1")) == KeySelection("op1", {"k": 1})
@@ -217,7 +218,7 @@ def test_a_key_history_follows_linked_views(delays: ss.History) -> None:
     assert mismatch.why_empty == "op0 has no key k: its key columns are carrier, origin. Choose another key."
 
 
-def test_the_change_in_force_is_marked(delays: ss.History) -> None:
+def test_the_change_in_force_is_marked(delays: History) -> None:
     """The newest change at or before the selected epoch is marked, whichever page it is on."""
     found = drawn(delays, KEY, marked=(4,))
     assert found.page.now is not None

@@ -13,9 +13,9 @@ from browser.epochs import entry, eventful, record
 from browser.stores import HOSTILE, START, Written, flights, hostile
 from streamstate.snapshots.store.delta.sizes import TableSize
 from streamstate.snapshots.store.registry import Branch, Lineage
+from streamstate.state_inspect.overview import QueryFacts, as_tree
 from streamstate.widgets import Focus, StoreOverview
 from streamstate.widgets.overview.drawing import ROWS, OverviewDrawing
-from streamstate.widgets.overview.facts import QueryFacts, as_tree
 from streamstate.widgets.overview.model import OverviewModel, OverviewSelection
 
 
@@ -205,7 +205,7 @@ def test_a_dropped_epoch_is_not_counted(tmp_path: Path) -> None:
     synthetic.write(tmp_path, [{"a": n} for n in range(12)], query="q")
     model = OverviewModel(ss.open_store(tmp_path))
     assert facts(model)["q"].captured == 12
-    ss.keep(tmp_path, "q", last=4)
+    ss.open_store(tmp_path)["q"].retain(last=4)
     assert facts(model)["q"].captured == 4
 
 

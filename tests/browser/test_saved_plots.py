@@ -14,13 +14,14 @@ from views.test_late_rows_view import frame
 
 import streamstate as ss
 from browser.conftest import watching
+from streamstate.reports import History
 from streamstate.widgets import DiffView, KeyHistoryView, LateRowsView, QueryDashboard, Timeline, VariableView
 from streamstate.widgets.view import View
 
 pytestmark = pytest.mark.browser
 
 
-def variable(history: ss.History) -> View[Any]:
+def variable(history: History) -> View[Any]:
     """A shared variable with three versions."""
     limit = ss.shared(Path(history.recorded.layout.root).parent / "shared", "limit", "double", init=60.0)
     query = BoundQuery(Path(limit.store))
@@ -30,7 +31,7 @@ def variable(history: ss.History) -> View[Any]:
     return VariableView(limit, query=query.history)
 
 
-VIEWS: dict[str, Callable[[ss.History], View[Any]]] = {
+VIEWS: dict[str, Callable[[History], View[Any]]] = {
     "dashboard": QueryDashboard,
     "differences": lambda history: DiffView(history, 0, 6),
     "key": lambda history: KeyHistoryView(history, "op0", {"carrier": "C01", "origin": "JFK"}),

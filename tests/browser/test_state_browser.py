@@ -14,6 +14,7 @@ from browser.conftest import Show
 from browser.lab import Lab, wait_until
 from browser.shown import Shown
 from browser.stores import HOSTILE
+from streamstate.reports import History
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.values import cell
 from streamstate.widgets.browser.copies import WAYS
@@ -22,12 +23,12 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def delays(stored: Path) -> ss.History:
+def delays(stored: Path) -> History:
     """The history shown in the notebook, read by the test."""
     return ss.open_store(stored)["delays"]
 
 
-def test_the_browser_opens_at_the_newest_epoch_and_follows(show: Show, delays: ss.History) -> None:
+def test_the_browser_opens_at_the_newest_epoch_and_follows(show: Show, delays: History) -> None:
     """It shows the first page of the newest epoch without any selection, and follows the query."""
     shown = show("delays")
     shown.at(6)
@@ -35,7 +36,7 @@ def test_the_browser_opens_at_the_newest_epoch_and_follows(show: Show, delays: s
     expect(shown.button("Follow live")).to_have_attribute("aria-pressed", "true")
 
 
-def test_the_slider_shows_exactly_the_state_of_its_epoch(show: Show, delays: ss.History) -> None:
+def test_the_slider_shows_exactly_the_state_of_its_epoch(show: Show, delays: History) -> None:
     """Each position is a captured epoch, without the gap; the rows equal those of ``history.at(epoch)``."""
     shown = show("delays")
     for position, epoch in enumerate([0, 1, 2, 3, 5, 6]):
@@ -58,7 +59,7 @@ def test_the_buttons_step_through_epochs(show: Show) -> None:
 
 
 @pytest.mark.slow
-def test_play_goes_through_all_epochs_and_stops_at_the_last(show: Show, delays: ss.History) -> None:
+def test_play_goes_through_all_epochs_and_stops_at_the_last(show: Show, delays: History) -> None:
     """Starting at the end, it begins again, shows every epoch, and can be played once more."""
     shown = show("delays")
     seen = shown.seen()
@@ -69,7 +70,7 @@ def test_play_goes_through_all_epochs_and_stops_at_the_last(show: Show, delays: 
     shown.expect_rows(delays.live().table().head(10))
 
 
-def test_pages_are_read_one_at_a_time(show: Show, delays: ss.History) -> None:
+def test_pages_are_read_one_at_a_time(show: Show, delays: History) -> None:
     """The next page shows the next rows, and only they are in the document."""
     shown = show("delays", epoch=3)
     table = delays.at(3).table()
@@ -80,7 +81,7 @@ def test_pages_are_read_one_at_a_time(show: Show, delays: ss.History) -> None:
     shown.expect_rows(table.page(0, 25))
 
 
-def test_a_click_on_a_heading_sorts_in_the_kernel(show: Show, delays: ss.History) -> None:
+def test_a_click_on_a_heading_sorts_in_the_kernel(show: Show, delays: History) -> None:
     """The first click sorts ascending, the second descending, over the whole table and not only the current page."""
     shown = show("delays")
     heading = shown.grid.get_by_role("columnheader", name="flights")
@@ -92,7 +93,7 @@ def test_a_click_on_a_heading_sorts_in_the_kernel(show: Show, delays: ss.History
     shown.expect_rows(delays.live().table().page(0, 10, order_by="flights", descending=True))
 
 
-def test_a_filter_finds_rows_of_other_pages(show: Show, delays: ss.History) -> None:
+def test_a_filter_finds_rows_of_other_pages(show: Show, delays: History) -> None:
     """The whole table is searched, ignoring case, and the count is updated."""
     shown = show("delays")
     shown.view.get_by_label("Column to filter").select_option("origin")
@@ -104,7 +105,7 @@ def test_a_filter_finds_rows_of_other_pages(show: Show, delays: ss.History) -> N
     expect(shown.view.get_by_text("No row contains that text.")).to_be_visible()
 
 
-def test_a_row_opens_its_key_history(show: Show, delays: ss.History) -> None:
+def test_a_row_opens_its_key_history(show: Show, delays: History) -> None:
     """Changes are listed newest first; clicking an epoch goes to it; Enter works like a click."""
     shown = show("delays")
     key = {"carrier": "C01", "origin": "JFK"}
@@ -121,7 +122,7 @@ def test_a_row_opens_its_key_history(show: Show, delays: ss.History) -> None:
     expect(shown.history).to_be_hidden()
 
 
-def test_a_row_is_copied_as_magic_sql_and_python(show: Show, stored: Path, delays: ss.History) -> None:
+def test_a_row_is_copied_as_magic_sql_and_python(show: Show, stored: Path, delays: History) -> None:
     """With the keyboard or the mouse; what is copied is what is shown, and it reads the row of this epoch."""
     shown = show("delays", epoch=3)
     page = shown.view.page
@@ -159,7 +160,7 @@ def test_without_the_clipboard_a_text_can_be_selected(show: Show) -> None:
     expect(panel.get_by_role("group", name="As magic")).to_contain_text("%state delays.op0 key ")
 
 
-def test_changed_rows_are_marked_and_counted(show: Show, delays: ss.History) -> None:
+def test_changed_rows_are_marked_and_counted(show: Show, delays: History) -> None:
     """Rows have + and ~ relative to the previous epoch, and the counts equal those of the diff."""
     shown = show("delays", epoch=2)
     diff = delays.diff(1, 2)
@@ -171,7 +172,7 @@ def test_changed_rows_are_marked_and_counted(show: Show, delays: ss.History) -> 
     assert (marks.count("+"), marks.count("~")) == (counts["added"], counts["changed"])
 
 
-def test_only_changed_rows_can_be_shown(show: Show, delays: ss.History) -> None:
+def test_only_changed_rows_can_be_shown(show: Show, delays: History) -> None:
     """Removed keys are included, and old values are shown beside new ones."""
     shown = show("delays", epoch=2)
     shown.button("Changes").click()
@@ -217,7 +218,7 @@ def test_every_control_has_a_name(show: Show) -> None:
     expect(shown.view.get_by_role("table", name="op0 at epoch 1")).to_be_visible()
 
 
-def test_an_sql_condition_filters_rows_and_reports_errors(show: Show, delays: ss.History) -> None:
+def test_an_sql_condition_filters_rows_and_reports_errors(show: Show, delays: History) -> None:
     """Enter applies it; an error is shown beside the field, and the rows are shown unfiltered."""
     shown = show("delays", epoch=3)
     condition = shown.view.get_by_label("Condition in SQL")

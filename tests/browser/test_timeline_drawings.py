@@ -17,6 +17,7 @@ import streamstate as ss
 from browser.epochs import entry, eventful, long, record
 from browser.stores import HOSTILE, START, flights
 from streamstate.errors import InvalidArgumentError
+from streamstate.reports import History, Store
 from streamstate.snapshots.store.entries import Entry
 from streamstate.widgets import Focus, StateBrowser, Timeline, link
 from streamstate.widgets.timeline.actions import ROWS, TimelineSelection, acted
@@ -27,7 +28,7 @@ from streamstate.widgets.timeline.model import LIMIT, TimelineModel
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """``trips`` with a gap, a restart and a fork; ``trial``, the fork; and ``long``."""
     path = tmp_path_factory.mktemp("timeline") / "store"
     eventful(path)
@@ -35,12 +36,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
     return ss.open_store(path)
 
 
-def view(history: ss.History, **chosen: Any) -> TimelineDrawing:
+def view(history: History, **chosen: Any) -> TimelineDrawing:
     """The drawing of a selection."""
     return TimelineModel(history).view(TimelineSelection(**chosen))
 
 
-def test_points_match_the_manifest(store: ss.Store) -> None:
+def test_points_match_the_manifest(store: Store) -> None:
     """Rows are summed over all tables; watermark lag and capture time are measured from the commit."""
     history = store["trips"]
     shown = {point.first: point for point in view(history).points}
@@ -55,14 +56,14 @@ def test_points_match_the_manifest(store: ss.Store) -> None:
         assert values["duration"] == 1 + epoch % 3
 
 
-def test_a_gap_has_no_values_and_is_marked(store: ss.Store) -> None:
+def test_a_gap_has_no_values_and_is_marked(store: Store) -> None:
     """Missing epochs are not drawn as zero."""
     shown = view(store["trips"])
     assert list(shown.marks.gaps) == [(20, 22)]
     assert {value for point in shown.points[20:23] for value in point.values.values()} == {None}
 
 
-def test_restarts_are_marked_where_the_run_changes(store: ss.Store) -> None:
+def test_restarts_are_marked_where_the_run_changes(store: Store) -> None:
     """There is one line where another run begins; epochs with an unknown run have none."""
     assert list(view(store["trips"]).marks.restarts) == [33]
     runs = ["a", None, "a", None, "b"]
@@ -72,7 +73,7 @@ def test_restarts_are_marked_where_the_run_changes(store: ss.Store) -> None:
     assert list(marks(single, single, []).restarts) == [4]
 
 
-def test_forks_are_marked_on_both_sides(store: ss.Store) -> None:
+def test_forks_are_marked_on_both_sides(store: Store) -> None:
     """A query marks its forks, and the epoch at which it was forked itself."""
     assert list(map(str, view(store["trips"]).forks)) == ["Forked into trial after epoch 40."]
     assert list(map(str, view(store["trial"]).forks)) == ["Forked from trips after epoch 40."]
@@ -105,7 +106,7 @@ def test_bins_begin_at_multiples_of_their_width() -> None:
     assert before == after[:-1]
 
 
-def test_many_epochs_are_a_bounded_message(store: ss.Store) -> None:
+def test_many_epochs_are_a_bounded_message(store: Store) -> None:
     """The full range is binned; a narrow window shows single epochs; the caption says which."""
     model = TimelineModel(store["long"])
     whole = model.drawing(TimelineSelection(window=None)).message
@@ -136,7 +137,7 @@ def test_epochs_dropped_by_retention_disappear(tmp_path: Path) -> None:
     synthetic.write(tmp_path, [{"a": n} for n in range(12)], query="q")
     model = TimelineModel(ss.open_store(tmp_path)["q"])
     assert [point.first for point in model.view(TimelineSelection()).points] == list(range(12))
-    ss.keep(tmp_path, "q", last=4)
+    ss.open_store(tmp_path)["q"].retain(last=4)
     assert [point.first for point in model.view(TimelineSelection()).points] == [8, 9, 10, 11]
 
 
@@ -184,7 +185,7 @@ def test_only_captured_epochs_can_be_selected(action: str, value: Any, chosen: t
     assert (now.start, now.epoch) == chosen
 
 
-def test_the_focus_is_the_interval_and_its_later_end(store: ss.Store) -> None:
+def test_the_focus_is_the_interval_and_its_later_end(store: Store) -> None:
     """Views that compare use both ends, other views use the later one."""
     model = TimelineModel(store["trips"])
     chosen = model.acted(TimelineSelection(), "between", [12, 40], None)
@@ -214,7 +215,7 @@ def test_linked_views_follow_each_other(tmp_path: Path) -> None:
     assert timeline.selection == TimelineSelection(epoch=2)
 
 
-def test_a_selection_is_described_in_words_and_numbers(store: ss.Store) -> None:
+def test_a_selection_is_described_in_words_and_numbers(store: Store) -> None:
     """The text has the interval, its gaps, and its totals."""
     selected = view(store["trips"], epoch=40, start=12).selected()
     assert selected is not None
@@ -226,7 +227,7 @@ def test_a_selection_is_described_in_words_and_numbers(store: ss.Store) -> None:
     assert outside["outside"]
 
 
-def test_the_table_pages_through_all_epochs(store: ss.Store) -> None:
+def test_the_table_pages_through_all_epochs(store: Store) -> None:
     """Newest first, twenty per page, whatever the window; a page beyond the end shows the last page."""
     pages = [view(store["trips"], as_table=True, page=page).message()["table"] for page in range(3)]
     assert [row["epoch"] for page in pages for row in page["rows"]] == list(range(59, -1, -1))
@@ -236,14 +237,14 @@ def test_the_table_pages_through_all_epochs(store: ss.Store) -> None:
     assert view(store["trips"]).message()["table"] is None
 
 
-def test_the_timeline_has_a_text_form(store: ss.Store) -> None:
+def test_the_timeline_has_a_text_form(store: Store) -> None:
     """It describes the newest epoch."""
     assert repr(Timeline(store["trips"])).startswith("trips: 57 epochs captured · 3 gaps · newest 59, committed 2026")
     assert "state rows 1,069" in repr(Timeline(store["trips"]))
 
 
 @pytest.mark.parametrize("query", ["trips", "trial", "long"])
-def test_the_static_timeline_has_pictures_and_a_table(store: ss.Store, query: str) -> None:
+def test_the_static_timeline_has_pictures_and_a_table(store: Store, query: str) -> None:
     """There is one labelled picture per measure, no script, and the size suits a notebook."""
     html = Timeline(store[query], window=None)._repr_mimebundle_()[0]["text/html"]
     assert html.count('<svg role="img"') + html.count('role="img"') >= len(MEASURES)
@@ -281,7 +282,7 @@ def test_time_axes_have_a_suitable_unit(tmp_path: Path) -> None:
     assert "' d'" in json.dumps(lag.spec)
 
 
-def test_an_unknown_window_is_rejected(store: ss.Store) -> None:
+def test_an_unknown_window_is_rejected(store: Store) -> None:
     """The error lists the valid windows."""
     with pytest.raises(InvalidArgumentError, match="expected 100, 500, or None"):
         Timeline(store["trips"], window=7)

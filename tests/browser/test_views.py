@@ -12,6 +12,7 @@ import pytest
 import streamstate as ss
 from browser.stores import HOSTILE, State, Written
 from streamstate.errors import UnknownEpochError, UnknownTableError
+from streamstate.reports import History, Store
 from streamstate.widgets import StateBrowser
 from streamstate.widgets.browser.actions import BrowserSelection, acted
 from streamstate.widgets.browser.model import BrowserModel
@@ -20,19 +21,19 @@ from streamstate.widgets.number_text import described, ranges
 
 
 @pytest.fixture(scope="module")
-def opened_store(stored: Path) -> ss.Store:
+def opened_store(stored: Path) -> Store:
     """The store that the browser tests use."""
     return ss.open_store(stored)
 
 
 @pytest.fixture
-def delays(opened_store: ss.Store) -> ss.History:
+def delays(opened_store: Store) -> History:
     """A query with a gap at epoch 4."""
     return opened_store["delays"]
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 3, 5, 6])
-def test_marks_and_counts_match_the_diff(delays: ss.History, epoch: int) -> None:
+def test_marks_and_counts_match_the_diff(delays: History, epoch: int) -> None:
     """Each row of each epoch is compared with the previous captured epoch; changed cells have their old value."""
     view = BrowserModel(delays).view(BrowserSelection(epoch=epoch, size=SIZES[-1]))
     before = 3 if epoch == 5 else epoch - 1
@@ -46,7 +47,7 @@ def test_marks_and_counts_match_the_diff(delays: ss.History, epoch: int) -> None
     assert old == [str(number) for number in diff.changed["flights_old"]]
 
 
-def test_the_pages_of_changes_match_the_diff(delays: ss.History) -> None:
+def test_the_pages_of_changes_match_the_diff(delays: History) -> None:
     """Page by page, sorted and filtered, each changed key appears once."""
     diff = delays.diff(1, 2)
     seen = []
@@ -60,13 +61,13 @@ def test_the_pages_of_changes_match_the_diff(delays: ss.History) -> None:
     assert [row.mark for row in found.page.rows] == ["−"]
 
 
-def test_a_page_beyond_the_end_shows_the_last(delays: ss.History) -> None:
+def test_a_page_beyond_the_end_shows_the_last(delays: History) -> None:
     """A filter or another epoch can leave fewer pages than before."""
     view = BrowserModel(delays).view(BrowserSelection(epoch=0, page=99))
     assert (view.page.offset, len(view.page.rows)) == (20, view.total - 20)
 
 
-def test_a_key_history_marks_what_each_change_changed(delays: ss.History) -> None:
+def test_a_key_history_marks_what_each_change_changed(delays: History) -> None:
     """Newest first; the first change is an addition, a removal has no values, and after a gap nothing is marked."""
     history = BrowserModel(delays).view(BrowserSelection(key={"carrier": "C01", "origin": "LGA"})).history
     assert history is not None
@@ -76,14 +77,14 @@ def test_a_key_history_marks_what_each_change_changed(delays: ss.History) -> Non
     assert [change.after_gap for change in history.changes[::-1]] == (frame["change"] == "keyframe").tolist()
 
 
-def test_a_browser_message_has_one_page_of_rows(opened_store: ss.Store) -> None:
+def test_a_browser_message_has_one_page_of_rows(opened_store: Store) -> None:
     """A message stays small whatever the state holds: a bounded number of rows with bounded cells."""
     message = BrowserModel(opened_store["hostile"]).view(BrowserSelection(table="op0", size=SIZES[-1])).message()
     assert len(str(message)) < 20_000
     assert "keys" not in message["page"]
 
 
-def test_unknown_browser_arguments_are_rejected(delays: ss.History) -> None:
+def test_unknown_browser_arguments_are_rejected(delays: History) -> None:
     """The error is raised before anything is shown, and lists the valid choices."""
     with pytest.raises(UnknownTableError, match="op0"):
         StateBrowser(delays, "op7")
@@ -91,14 +92,14 @@ def test_unknown_browser_arguments_are_rejected(delays: ss.History) -> None:
         StateBrowser(delays, epoch=4)
 
 
-def test_the_browser_has_a_text_form(delays: ss.History) -> None:
+def test_the_browser_has_a_text_form(delays: History) -> None:
     """Outside a notebook there is a summary."""
     assert repr(StateBrowser(delays, epoch=2)).startswith(
         "delays: table op0 · epoch 2 (captured: 0–3, 5–6) · 27 rows · +1 ~4 −1 since epoch 1"
     )
 
 
-def test_the_static_form_is_a_table_without_scripts(delays: ss.History) -> None:
+def test_the_static_form_is_a_table_without_scripts(delays: History) -> None:
     """It does not need a kernel, and leaves nothing behind in this process."""
     data, metadata = StateBrowser(delays)._repr_mimebundle_()
     assert (set(data), metadata) == ({"text/plain", "text/html"}, {})
@@ -115,7 +116,7 @@ class _Tags(HTMLParser):
         self.found.append(tag)
 
 
-def test_the_static_table_has_no_markup_from_the_state(opened_store: ss.Store) -> None:
+def test_the_static_table_has_no_markup_from_the_state(opened_store: Store) -> None:
     """Names and values are escaped: only the view's own elements are present."""
     html = BrowserModel(opened_store["hostile"]).view(BrowserSelection(table="op0")).html()
     assert HOSTILE not in html
@@ -170,7 +171,7 @@ def test_a_state_can_have_a_column_of_any_name(tmp_path: Path) -> None:
     assert [row.mark for row in reader.view(BrowserSelection(rows="changed", order_by="0")).page.rows] == ["+", "~"]
 
 
-def test_slow_counts_follow_the_rows(delays: ss.History) -> None:
+def test_slow_counts_follow_the_rows(delays: History) -> None:
     """The marked rows are drawn immediately; the complete drawing has the counts, which are then cached."""
     model = BrowserModel(delays)
     model._took = 1.0  # counting took a second the last time
@@ -183,7 +184,7 @@ def test_slow_counts_follow_the_rows(delays: ss.History) -> None:
 
 
 @pytest.mark.parametrize("rows", ["all", "changed"])
-def test_an_sql_condition_filters_rows(delays: ss.History, rows: str) -> None:
+def test_an_sql_condition_filters_rows(delays: History, rows: str) -> None:
     """It is combined with the text filter, and the count is that of the matching rows."""
     chosen = BrowserSelection(epoch=2, rows=rows, where="flights > 10", column="origin", text="ew", size=50)  # type: ignore[arg-type]
     view = BrowserModel(delays).view(chosen)
@@ -194,7 +195,7 @@ def test_an_sql_condition_filters_rows(delays: ss.History, rows: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["flights >", "nowhere = 1", "SELECT 1", "carrier::INT > 1", "1; DROP TABLE x"])
-def test_an_invalid_condition_is_reported_and_ignored(delays: ss.History, where: str) -> None:
+def test_an_invalid_condition_is_reported_and_ignored(delays: History, where: str) -> None:
     """The rows are those without it, with the reason."""
     model = BrowserModel(delays)
     view = model.view(BrowserSelection(epoch=2, where=where))
@@ -224,7 +225,7 @@ def test_wide_tables_show_a_window_of_columns(tmp_path: Path) -> None:
     assert len(str(first.message())) < 20_000
 
 
-def test_a_cell_shows_its_whole_value(opened_store: ss.Store) -> None:
+def test_a_cell_shows_its_whole_value(opened_store: Store) -> None:
     """Cells are named by row and column; invalid ones are ignored; a removed key's cell has its old value."""
     model = BrowserModel(opened_store["hostile"])
     kept = model.drawing(BrowserSelection(table="op0")).kept
@@ -241,7 +242,7 @@ def test_a_cell_shows_its_whole_value(opened_store: ss.Store) -> None:
     assert model.view(BrowserSelection(table="op1_left", cell=({"k": -5}, "v"))).value is None
 
 
-def test_marimo_shows_the_widget(delays: ss.History) -> None:
+def test_marimo_shows_the_widget(delays: History) -> None:
     """Marimo asks a value how to display it, and supports anywidget."""
     view = StateBrowser(delays)
     assert view._display_() is view.widget()

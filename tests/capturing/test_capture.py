@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.errors import InvalidNameError, NameTakenError, NoStateError, NotACheckpointError
+from streamstate.reports import Store
 
 
 def hours(epoch: int, rows: int = 12) -> dict[str, list[Any]]:
@@ -32,7 +33,7 @@ def timed(spark: SparkSession, tmp_path: Path) -> Source:
     return source
 
 
-def test_every_epoch_equals_sparks_reader(spark: SparkSession, counted: tuple[Path, Path], store: ss.Store) -> None:
+def test_every_epoch_equals_sparks_reader(spark: SparkSession, counted: tuple[Path, Path], store: Store) -> None:
     """A keyed aggregate with two value fields of the same name is captured."""
     assert store["counts"].captured() == [0, 1, 2, 3, 4]
     assert compare(spark, counted[0], store["counts"]) == 5
@@ -43,7 +44,7 @@ def test_evicted_windows_are_deletes(spark: SparkSession, timed: Source, tmp_pat
     """The rows of windows that expire by the watermark are removed."""
     windows = timed.stream().withWatermark("t", "1 hour").groupBy(F.window("t", "1 hour"), "k").agg(F.sum("v"))
     run(windows, tmp_path / "c")
-    ss.capture(tmp_path / "c", tmp_path / "s", "windows", spark=spark)
+    ss.Checkpoint(tmp_path / "c").capture(tmp_path / "s", "windows", spark=spark)
     history = ss.open_store(tmp_path / "s")["windows"]
     assert compare(spark, tmp_path / "c", history) == len(history.captured())
     assert history.diff(1, history.live().epoch).counts["removed"] > 0
@@ -57,16 +58,16 @@ def test_both_sides_of_a_join_are_tables(spark: SparkSession, timed: Source, tmp
     right = timed.stream().withColumnRenamed("v", "w").withWatermark("t", "1 hour").alias("b")
     near = F.expr("a.k = b.k AND a.t >= b.t AND a.t <= b.t + INTERVAL 1 HOUR")
     run(left.join(right, near, "leftOuter"), tmp_path / "c", "append")
-    ss.capture(tmp_path / "c", tmp_path / "s", "joined", spark=spark)
+    ss.Checkpoint(tmp_path / "c").capture(tmp_path / "s", "joined", spark=spark)
     history = ss.open_store(tmp_path / "s")["joined"]
     assert history.tables() == ["op0_left", "op0_right"]
     assert compare(spark, tmp_path / "c", history) == 2 * len(history.captured())
 
 
-def test_capturing_again_changes_nothing(counted: tuple[Path, Path], store: ss.Store) -> None:
+def test_capturing_again_changes_nothing(counted: tuple[Path, Path], store: Store) -> None:
     """A repeated capture writes no rows and no epochs."""
     before = store["counts"].epochs()
-    report = ss.capture(*counted, "counts")
+    report = ss.Checkpoint(counted[0]).capture(counted[1], "counts")
     assert (report.epochs, report.rows) == ((), 0)
     pd.testing.assert_frame_equal(store["counts"].epochs(), before)
 
@@ -77,8 +78,8 @@ def test_incremental_captures_equal_a_single_capture(spark: SparkSession, source
     for epoch in range(3):
         source.add(letters(epoch))
         run(counts(source), tmp_path / "c")
-        assert ss.capture(tmp_path / "c", tmp_path / "steps", "q", spark=spark).epochs == (epoch,)
-    ss.capture(tmp_path / "c", tmp_path / "once", "q", spark=spark)
+        assert ss.Checkpoint(tmp_path / "c").capture(tmp_path / "steps", "q", spark=spark).epochs == (epoch,)
+    ss.Checkpoint(tmp_path / "c").capture(tmp_path / "once", "q", spark=spark)
     steps, once = (ss.open_store(tmp_path / name)["q"] for name in ("steps", "once"))
     columns = ["epoch", "status", "committed_at", "offsets", "watermark", "rows", "changes", "keyframes"]
     pd.testing.assert_frame_equal(steps.epochs()[columns], once.epochs()[columns])
@@ -96,7 +97,7 @@ def test_purged_first_epochs_are_gaps(spark: SparkSession, source: Source, tmp_p
     finally:
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
         spark.conf.unset("spark.sql.streaming.stateStore.maintenanceInterval")
-    report = ss.capture(tmp_path / "c", tmp_path / "s", "q", spark=spark)
+    report = ss.Checkpoint(tmp_path / "c").capture(tmp_path / "s", "q", spark=spark)
     history = ss.open_store(tmp_path / "s")["q"]
     assert report.gaps == tuple(range(report.epochs[0]))
     assert report.gaps
@@ -110,7 +111,7 @@ def test_purged_first_epochs_are_gaps(spark: SparkSession, source: Source, tmp_p
 def test_an_invalid_name_is_rejected(counted: tuple[Path, Path], tmp_path: Path, name: str) -> None:
     """Names must be valid as a folder and as an SQL identifier. No store is created."""
     with pytest.raises(InvalidNameError, match="letters, digits"):
-        ss.capture(counted[0], tmp_path / "s", name)
+        ss.Checkpoint(counted[0]).capture(tmp_path / "s", name)
     assert not (tmp_path / "s").exists()
 
 
@@ -122,7 +123,7 @@ def test_the_name_of_another_query_is_rejected(
     run(counts(source), tmp_path / "c")
     for name in ("counts", "Counts"):
         with pytest.raises(NameTakenError, match="another name"):
-            ss.capture(tmp_path / "c", counted[1], name, spark=spark)
+            ss.Checkpoint(tmp_path / "c").capture(counted[1], name, spark=spark)
     assert ss.open_store(counted[1]).queries() == ["counts"]
 
 
@@ -130,7 +131,7 @@ def test_a_path_that_is_not_a_checkpoint_is_rejected(tmp_path: Path) -> None:
     """Missing folders and folders without a checkpoint raise an error, and no store is created."""
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(NotACheckpointError, match="checkpointLocation"):
-            ss.capture(path, tmp_path / "s")
+            ss.Checkpoint(path).capture(tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
 
@@ -139,5 +140,5 @@ def test_a_query_without_state_is_rejected(spark: SparkSession, source: Source, 
     source.add(letters(0))
     run(source.stream(), tmp_path / "c", "append")
     with pytest.raises(NoStateError, match="aggregations"):
-        ss.capture(tmp_path / "c", tmp_path / "s", spark=spark)
+        ss.Checkpoint(tmp_path / "c").capture(tmp_path / "s", spark=spark)
     assert not (tmp_path / "s").exists()

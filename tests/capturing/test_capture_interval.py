@@ -66,7 +66,7 @@ def test_capturing_at_an_interval_of_time(spark: SparkSession, source: Source, t
     for epoch in range(4):
         source.add(letters(epoch))
     run(counts(source), tmp_path / "c")
-    capture = ss.follow(tmp_path / "c", tmp_path / "s", "q", every="1h", spark=spark)
+    capture = ss.Checkpoint(tmp_path / "c").follow(tmp_path / "s", "q", every="1h", spark=spark)
     assert capture.wait(timeout=300) == 3
     source.add(letters(4))
     run(counts(source), tmp_path / "c")
@@ -83,7 +83,7 @@ def test_a_capture_ends_with_its_query(spark: SparkSession, source: Source, tmp_
         source.add(letters(epoch))
     writer = counts(source).writeStream.format("noop").outputMode("update").queryName("ending")
     query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
-    capture = ss.follow(query, tmp_path / "s", every=100, spark=spark)
+    capture = ss.Checkpoint(query).follow(tmp_path / "s", every=100, spark=spark)
     assert query.awaitTermination(60)
     until(lambda: capture.status.state == "stopped")
     assert (capture.status.epoch, capture.status.behind, capture.status.error) == (3, 0, None)
@@ -128,7 +128,7 @@ def test_jobs_run_in_a_separate_pool(spark: SparkSession, counted: tuple[Path, P
     """With the fair scheduler, jobs of the query and of the capture cannot starve each other."""
     assert spark.conf.get("spark.scheduler.mode") == "FAIR"
     before = pools(spark)
-    capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark)
+    capture = ss.Checkpoint(counted[0]).follow(tmp_path / "s", "q", spark=spark)
     capture.wait(timeout=300)
     capture.stop()
     assert {pool for stage, pool in pools(spark).items() if stage not in before} == {"streamstate"}
@@ -137,7 +137,7 @@ def test_jobs_run_in_a_separate_pool(spark: SparkSession, counted: tuple[Path, P
 def test_the_users_pool_is_restored(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """A capture in the user's thread resets the thread's scheduler pool."""
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", "mine")
-    ss.capture(counted[0], tmp_path / "s", "q", spark=spark)
+    ss.Checkpoint(counted[0]).capture(tmp_path / "s", "q", spark=spark)
     assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") == "mine"
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]  # unsets it
 

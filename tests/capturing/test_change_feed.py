@@ -60,7 +60,7 @@ def test_a_table_that_spark_reads_differently_is_captured_by_spark(
 
     monkeypatch.setattr(change_feed, "changes", wrong)
     with pytest.warns(StreamStateWarning, match="Spark captures op0"):
-        report = ss.capture(checkpoint, tmp_path, "q", spark=spark)
+        report = ss.Checkpoint(checkpoint).capture(tmp_path, "q", spark=spark)
     assert "differs from what Spark reads: {" in report.by_spark["op0"]
     assert " instead of {" in report.by_spark["op0"]
     assert compare(spark, checkpoint, ss.open_store(tmp_path)["q"]) == 4
@@ -79,7 +79,7 @@ def test_spark_confirms_what_verify_says(
         return read(self, table, first, last)
 
     monkeypatch.setattr(StateReader, "changes", changes)
-    assert ss.capture(checkpoint, tmp_path, "q", verify=verify, spark=spark).epochs
+    assert ss.Checkpoint(checkpoint).capture(tmp_path, "q", verify=verify, spark=spark).epochs
     assert len(asked) == compared
 
 
@@ -99,19 +99,19 @@ def test_the_first_time_is_the_first_in_the_stores_life(
     later = [(grown / "commits" / str(epoch), grown / f"{epoch}") for epoch in (2, 3)]
     for commit, hidden in later:
         commit.rename(hidden)
-    assert ss.capture(grown, tmp_path / "store", "q", spark=spark).epochs == (0, 1)
+    assert ss.Checkpoint(grown).capture(tmp_path / "store", "q", spark=spark).epochs == (0, 1)
     assert asked == [0]
     modes: tuple[Verify, ...] = ("first", "sample")
     for (commit, hidden), verify in zip(later, modes, strict=True):
         hidden.rename(commit)
-        assert len(ss.capture(grown, tmp_path / "store", "q", verify=verify, spark=spark).epochs) == 1
+        assert len(ss.Checkpoint(grown).capture(tmp_path / "store", "q", verify=verify, spark=spark).epochs) == 1
     assert asked == [0, 3]
 
 
 def test_an_invalid_verify_is_refused(tmp_path: Path) -> None:
     """The error lists the choices."""
     with pytest.raises(InvalidArgumentError, match="verify='some': expected first, sample, all, never"):
-        ss.capture(tmp_path, tmp_path / "store", verify="some")  # type: ignore[arg-type]
+        ss.Checkpoint(tmp_path).capture(tmp_path / "store", verify="some")  # type: ignore[arg-type]
 
 
 def test_capture_needs_no_spark(spark: SparkSession, checkpoint: Path, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_whole_state_that_spark_reads_differently_is_captured_by_spark(
 
     monkeypatch.setattr(change_feed, "whole_state", wrong)
     with pytest.warns(StreamStateWarning, match="Spark captures op0"):
-        report = ss.capture(checkpoint, tmp_path / "store", "q", spark=spark)
+        report = ss.Checkpoint(checkpoint).capture(tmp_path / "store", "q", spark=spark)
     assert "What was decoded of its whole state differs from what Spark reads: " in report.by_spark["op0"]
     assert compare(spark, checkpoint, ss.open_store(tmp_path / "store")["q"]) == 4
 
@@ -216,6 +216,6 @@ def test_spark_confirms_whole_states_too(
         return read(self, table, epochs)
 
     monkeypatch.setattr(StateReader, "whole", whole)
-    report = ss.capture(checkpoint, tmp_path / "store", "q", verify=verify, spark=spark)
+    report = ss.Checkpoint(checkpoint).capture(tmp_path / "store", "q", verify=verify, spark=spark)
     assert (report.epochs, dict(report.by_spark)) == ((0, 1, 2, 3), {})
     assert asked == expected

@@ -24,6 +24,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 import streamstate as ss
 from capturing.test_capture import hours
 from streamstate.errors import CaptureError, InvalidArgumentError, StoreError
+from streamstate.reports import History
 from streamstate.snapshots.capture.epoch_commit import Capturer
 from streamstate.snapshots.capture.executors import reports
 from streamstate.snapshots.capture.executors.reports import Reports, require_valid
@@ -65,12 +66,12 @@ def large(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(ROWS_IN_DRIVER)
 
 
-def both_ways(spark: SparkSession, checkpoint: Path, folder: Path) -> ss.History:
+def both_ways(spark: SparkSession, checkpoint: Path, folder: Path) -> History:
     """Capture by the driver and by executors; compare both histories with Spark's reader and with each other."""
     histories = []
     for name, rows in (("driver", "1000000000"), ("executors", "0")):
         spark.conf.set(ROWS_IN_DRIVER, rows)
-        ss.capture(checkpoint, folder / name, "q", spark=spark)
+        ss.Checkpoint(checkpoint).capture(folder / name, "q", spark=spark)
         histories.append(ss.open_store(folder / name)["q"])
         assert compare(spark, checkpoint, histories[-1]) > 0
     spark.conf.unset(ROWS_IN_DRIVER)
@@ -167,7 +168,7 @@ def test_list_positions_continue_in_a_new_capture(spark: SparkSession, source: S
     for epoch in range(3):
         source.add(letters(epoch, keys=3, rows=9))
         run_list_and_timers(spark, source, tmp_path / "c")
-        ss.capture(tmp_path / "c", tmp_path / "s", "q", spark=spark)
+        ss.Checkpoint(tmp_path / "c").capture(tmp_path / "s", "q", spark=spark)
     assert compare(spark, tmp_path / "c", ss.open_store(tmp_path / "s")["q"]) == 6
 
 
@@ -213,7 +214,7 @@ def test_driver_and_executors_continue_the_same_log(spark: SparkSession, source:
         source.add(letters(epoch))
         run(counts(source), tmp_path / "c")
         spark.conf.set(ROWS_IN_DRIVER, "0" if epoch % 2 else "1000000")
-        assert ss.capture(tmp_path / "c", tmp_path / "s", "q", spark=spark).epochs == (epoch,)
+        assert ss.Checkpoint(tmp_path / "c").capture(tmp_path / "s", "q", spark=spark).epochs == (epoch,)
     spark.conf.unset(ROWS_IN_DRIVER)
     assert compare(spark, tmp_path / "c", ss.open_store(tmp_path / "s")["q"]) == 4
 
@@ -227,7 +228,7 @@ def test_executors_write_keyframes(
     for epoch in range(4):
         source.add(letters(epoch))
         run(counts(source), tmp_path / "c")
-        ss.capture(tmp_path / "c", tmp_path / "s", "q", spark=spark)
+        ss.Checkpoint(tmp_path / "c").capture(tmp_path / "s", "q", spark=spark)
     history = ss.open_store(tmp_path / "s")["q"]
     assert compare(spark, tmp_path / "c", history) == 4
     assert history.epochs()["keyframes"].iloc[-1]["op0"] > 0
@@ -250,7 +251,7 @@ def test_an_invalid_number_of_rows_is_rejected(spark: SparkSession, counted: tup
     """The setting must be a number."""
     spark.conf.set(ROWS_IN_DRIVER, "many")
     with pytest.raises(InvalidArgumentError, match="expected a number of rows"):
-        ss.capture(counted[0], tmp_path / "s", "q", spark=spark)
+        ss.Checkpoint(counted[0]).capture(tmp_path / "s", "q", spark=spark)
     spark.conf.unset(ROWS_IN_DRIVER)
 
 
@@ -269,10 +270,10 @@ def test_a_log_ahead_of_the_manifest_is_continued(
     with monkeypatch.context() as patched:
         patched.setattr(Manifest, "append", fail)
         with pytest.raises(StoreError, match="disk is full"):
-            ss.capture(counted[0], tmp_path / "s", "q", spark=spark)
+            ss.Checkpoint(counted[0]).capture(tmp_path / "s", "q", spark=spark)
     before = committed(tmp_path / "s/q/op0")
     assert before
-    ss.capture(counted[0], tmp_path / "s", "q", spark=spark)
+    ss.Checkpoint(counted[0]).capture(tmp_path / "s", "q", spark=spark)
     assert set(before) <= set(committed(tmp_path / "s/q/op0"))
     assert compare(spark, counted[0], ss.open_store(tmp_path / "s")["q"]) == 5
 
@@ -298,7 +299,7 @@ def test_files_are_written_again_after_a_concurrent_commit(
         return written
 
     monkeypatch.setattr(ExecutorWriter, "changes", changes_before_commit)
-    ss.capture(counted[0], tmp_path / "s", "q", spark=spark)
+    ss.Checkpoint(counted[0]).capture(tmp_path / "s", "q", spark=spark)
     assert len(calls) > 1
     assert calls[0].entries == calls[1].entries
     assert data_files(tmp_path / "s/q/op0") == committed(tmp_path / "s/q/op0")

@@ -12,6 +12,7 @@ import pytest
 from synthetic import START
 
 import streamstate as ss
+from streamstate.reports import Store
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.commit_times import CommitTimes
 
@@ -111,11 +112,11 @@ def test_a_repeated_planned_time_is_ignored(tmp_path: Path) -> None:
     assert times(folder) == [(4, "commit"), (8, "commit"), (23, "commit")]
 
 
-def test_epochs_record_the_source_of_their_times(counted: tuple[Path, Path], store: ss.Store, tmp_path: Path) -> None:
+def test_epochs_record_the_source_of_their_times(counted: tuple[Path, Path], store: Store, tmp_path: Path) -> None:
     """Epochs of a copied checkpoint have planned times, and can be found by timestamp."""
     assert set(store["counts"].epochs()["time_source"]) == {"commit"}
     copy = shutil.copytree(counted[0], tmp_path / "copy", copy_function=shutil.copyfile)
-    ss.capture(copy, tmp_path / "store", "copied")
+    ss.Checkpoint(copy).capture(tmp_path / "store", "copied")
     history = ss.open_store(tmp_path / "store")["copied"]
     epochs = history.epochs()
     assert set(epochs["time_source"]) == {"offsets"}

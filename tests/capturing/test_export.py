@@ -51,7 +51,7 @@ def rows(path: Path, version: int) -> State:
 def test_each_version_is_an_epoch(tmp_path: Path) -> None:
     """All captured epochs are exported, including empty states and epochs after a gap, with the state's columns."""
     write(tmp_path / "s", STATES)
-    report = ss.export(tmp_path / "s", "q", tmp_path / "out")
+    report = ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out")
     assert (report.epochs, report.written, report.rows) == ((0, 1, 3, 4, 5, 6), 6, 8)
     assert [rows(tmp_path / "out", version) for version in range(6)] == [STATES[epoch] for epoch in report.epochs]
     assert DeltaTable(tmp_path / "out").version() == 5
@@ -60,7 +60,7 @@ def test_each_version_is_an_epoch(tmp_path: Path) -> None:
 def test_commit_metadata_describes_the_epoch(tmp_path: Path) -> None:
     """It has the epoch, the query, the table, the offsets, the watermark and the commit time."""
     write(tmp_path / "s", STATES)
-    ss.export(tmp_path / "s", "q", tmp_path / "out", epochs=[1, 5])
+    ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out", epochs=[1, 5])
     first, second = sorted(DeltaTable(tmp_path / "out").history(), key=lambda commit: commit["version"])
     assert (first["streamstate.epoch"], second["streamstate.epoch"]) == ("1", "5")
     assert (first["streamstate.query"], first["streamstate.table"]) == ("q", "op0")
@@ -72,9 +72,9 @@ def test_commit_metadata_describes_the_epoch(tmp_path: Path) -> None:
 def test_selected_epochs_are_sorted_and_unique(tmp_path: Path) -> None:
     """Ranges select the captured epochs in them. Exporting the same epochs again writes nothing."""
     write(tmp_path / "s", STATES)
-    report = ss.export(tmp_path / "s", "q", tmp_path / "out", epochs=[5, range(1, 5), 3])
+    report = ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out", epochs=[5, range(1, 5), 3])
     assert report.epochs == (1, 3, 4, 5)
-    again = ss.export(tmp_path / "s", "q", tmp_path / "out", epochs="1..5")
+    again = ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out", epochs="1..5")
     assert (again.epochs, again.written) == (report.epochs, 0)
 
 
@@ -88,21 +88,21 @@ def test_a_killed_export_is_resumed(tmp_path: Path, killed_before: int) -> None:
             raise Killed
 
     with pytest.raises(Killed):
-        ss.export(tmp_path / "s", "q", tmp_path / "out", progress=progress)
+        ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out", progress=progress)
     assert DeltaTable.is_deltatable(str(tmp_path / "out")) == bool(killed_before)
-    report = ss.export(tmp_path / "s", "q", tmp_path / "out")
+    report = ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out")
     assert (len(report.epochs), report.written) == (6, 6 - killed_before)
     assert [rows(tmp_path / "out", version) for version in range(6)] == [STATES[epoch] for epoch in report.epochs]
-    assert ss.export(tmp_path / "s", "q", tmp_path / "out").written == 0
+    assert ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out").written == 0
 
 
 def test_new_epochs_are_added_to_an_export(tmp_path: Path) -> None:
     """Exported epochs are kept even if retention has dropped them from the store."""
     write(tmp_path / "s", STATES[:4])
-    ss.export(tmp_path / "s", "q", tmp_path / "out")
+    ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out")
     write(tmp_path / "s", STATES)
-    ss.keep(tmp_path / "s", "q", last=2)
-    report = ss.export(tmp_path / "s", "q", tmp_path / "out")
+    ss.open_store(tmp_path / "s")["q"].retain(last=2)
+    report = ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out")
     assert (report.epochs, report.written) == ((0, 1, 3, 5, 6), 2)
     assert [rows(tmp_path / "out", version) for version in range(5)] == [STATES[epoch] for epoch in report.epochs]
 
@@ -113,16 +113,16 @@ def test_retention_during_an_export(tmp_path: Path) -> None:
 
     def progress(message: str, _share: float | None) -> None:
         if message.startswith("2 of "):
-            ss.keep(tmp_path / "s", "q", last=1)
+            ss.open_store(tmp_path / "s")["q"].retain(last=1)
 
     with pytest.raises(UnknownEpochError, match="Epoch 3 of q is not captured, or was dropped by retention"):
-        ss.export(tmp_path / "s", "q", tmp_path / "out", progress=progress)
+        ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out", progress=progress)
     assert [rows(tmp_path / "out", version) for version in range(2)] == STATES[:2]
 
 
 def test_other_tools_read_an_export(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """DuckDB, Polars and deltalake find the rows of Spark's own state reader in each version."""
-    report = ss.export(counted[1], "counts", tmp_path / "out", epochs=[1, 3, 4])
+    report = ss.open_store(counted[1])["counts"].export(tmp_path / "out", epochs=[1, 3, 4])
     history = ss.open_store(counted[1])["counts"]
     for version, epoch in enumerate(report.epochs):
         table = DeltaTable(tmp_path / "out", version=version)
@@ -160,9 +160,9 @@ def test_invalid_arguments_are_rejected(
 ) -> None:
     """The error lists valid values, and the target is not created."""
     write(tmp_path / "s", STATES)
-    arguments = {"store": tmp_path / "s", "name": "q", "path": tmp_path / "out", **options}
+    store, name = options.pop("store", tmp_path / "s"), options.pop("name", "q")
     with pytest.raises(error, match=message):
-        ss.export(**arguments)
+        ss.open_store(store)[name].export(tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 
@@ -175,9 +175,9 @@ def test_an_unsuitable_target_is_rejected(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "other", pa.table({"x": [1]}))
     for name, message in [("file", "is a file"), ("folder", "other files in it"), ("other", "is not an export")]:
         with pytest.raises(NotAnExportError, match=message):
-            ss.export(tmp_path / "s", "q", tmp_path / name)
-    ss.export(tmp_path / "s", "q", tmp_path / "out", epochs=[0, 3])
+            ss.open_store(tmp_path / "s")["q"].export(tmp_path / name)
+    ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out", epochs=[0, 3])
     with pytest.raises(NotAnExportError, match="holds the epochs 0, 3"):
-        ss.export(tmp_path / "s", "q", tmp_path / "out", epochs=[1, 3])
+        ss.open_store(tmp_path / "s")["q"].export(tmp_path / "out", epochs=[1, 3])
     assert DeltaTable(tmp_path / "out").version() == 1
     assert DeltaTable(tmp_path / "other").version() == 0

@@ -1,4 +1,4 @@
-"""``ss.follow`` captures a query in the background."""
+"""``Checkpoint.follow`` captures a query in the background."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from recorded.unpacked import unpacked
 
 import streamstate as ss
 from streamstate.errors import CaptureError, InvalidArgumentError, StoreError
+from streamstate.reports import CaptureReport
 from streamstate.snapshots.capture.follow import CaptureLag
 
 
@@ -34,7 +35,7 @@ def test_following_a_running_query(spark: SparkSession, source: Source, tmp_path
     writer = counts(source).writeStream.format("noop").outputMode("update").queryName("letters")
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
     try:
-        capture = ss.follow(query, tmp_path / "s", spark=spark)
+        capture = ss.Checkpoint(query).follow(tmp_path / "s", spark=spark)
         assert capture.name == "letters"
         assert capture.wait(epoch=0, timeout=300) == 0
         for epoch in (1, 2):
@@ -58,7 +59,7 @@ def test_a_capture_every_three_epochs_skips_no_epoch(spark: SparkSession, source
     for epoch in range(4):
         source.add(letters(epoch))
     run(counts(source), tmp_path / "c")
-    capture = ss.follow(tmp_path / "c", tmp_path / "s", "q", every=3, spark=spark)
+    capture = ss.Checkpoint(tmp_path / "c").follow(tmp_path / "s", "q", every=3, spark=spark)
     assert capture.wait(timeout=300) == 3
     source.add(letters(4))
     run(counts(source), tmp_path / "c")
@@ -74,7 +75,7 @@ def test_following_a_query_without_committed_epochs(spark: SparkSession, source:
         counts(source).writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path / "c"))
     ).start()
     try:
-        capture = ss.follow(tmp_path / "c", tmp_path / "s", "q", spark=spark)
+        capture = ss.Checkpoint(tmp_path / "c").follow(tmp_path / "s", "q", spark=spark)
         assert capture.status.state == "waiting"
         assert capture.wait(timeout=5) == -1
         source.add(letters(0))
@@ -86,7 +87,7 @@ def test_following_a_query_without_committed_epochs(spark: SparkSession, source:
 
 def test_a_wait_that_cannot_succeed_raises(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """The error of a timeout names the newest captured epoch. Waiting for a stopped capture fails immediately."""
-    capture = ss.follow(counted[0], tmp_path / "s", "q")
+    capture = ss.Checkpoint(counted[0]).follow(tmp_path / "s", "q")
     capture.wait(timeout=300)
     with pytest.raises(TimeoutError, match="newest captured epoch is 4"):
         capture.wait(epoch=99, timeout=0.1)
@@ -102,8 +103,8 @@ def test_a_broken_store_is_an_error_in_the_status(
     blocked = tmp_path / "s" / "q" / "_epochs"
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file in place of the manifest")
-    outcomes: list[ss.CaptureReport | Exception] = []
-    capture = ss.follow(counted[0], tmp_path / "s", "q", spark=spark, on_pass=outcomes.append)
+    outcomes: list[CaptureReport | Exception] = []
+    capture = ss.Checkpoint(counted[0]).follow(tmp_path / "s", "q", spark=spark, on_pass=outcomes.append)
     until(lambda: capture.status.error is not None and bool(outcomes))
     assert isinstance(outcomes[0], StoreError)
     with pytest.raises(StoreError, match="_epochs cannot be read"):
@@ -122,7 +123,7 @@ def test_concurrent_captures_make_one_history(spark: SparkSession, counted: tupl
 
     def capture() -> None:
         try:
-            ss.capture(counted[0], tmp_path / "s", "q", spark=spark)
+            ss.Checkpoint(counted[0]).capture(tmp_path / "s", "q", spark=spark)
         except BaseException as error:  # noqa: BLE001 (shown by the assertion below)
             failures.append(error)
 
@@ -139,18 +140,18 @@ def test_concurrent_captures_make_one_history(spark: SparkSession, counted: tupl
 
 def test_passes_are_reported(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """``on_pass`` receives the report of each pass that captured epochs, and the exception of one that failed."""
-    outcomes: list[ss.CaptureReport | Exception] = []
-    capture = ss.follow(counted[0], tmp_path / "t", "q", on_pass=outcomes.append)
+    outcomes: list[CaptureReport | Exception] = []
+    capture = ss.Checkpoint(counted[0]).follow(tmp_path / "t", "q", on_pass=outcomes.append)
     assert capture.wait(epoch=4, timeout=300) == 4
     capture.stop()
-    assert [report.epochs for report in outcomes if isinstance(report, ss.CaptureReport)] == [(0,), (1, 2, 3, 4)]
+    assert [report.epochs for report in outcomes if isinstance(report, CaptureReport)] == [(0,), (1, 2, 3, 4)]
     assert capture.lag() == CaptureLag(0, 0.0)
     assert capture.status.committed_at == ss.open_store(tmp_path / "t")["q"].live().committed_at
 
 
 def test_stopping_at_once_leaves_waiting_epochs_to_the_next_capture(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """The lag counts them, and their time, until then."""
-    capture = ss.follow(counted[0], tmp_path / "s", "q", every=100)
+    capture = ss.Checkpoint(counted[0]).follow(tmp_path / "s", "q", every=100)
     until(lambda: capture.status.behind == 5)
     lag = capture.lag()
     assert lag.epochs == 5
@@ -164,7 +165,7 @@ def test_stopping_at_once_leaves_waiting_epochs_to_the_next_capture(counted: tup
 def test_an_invalid_interval_is_rejected(counted: tuple[Path, Path], tmp_path: Path, every: int) -> None:
     """``every`` must be an integer of at least 1, or a duration."""
     with pytest.raises(InvalidArgumentError, match=r"expected (an integer|a number of epochs)"):
-        ss.follow(counted[0], tmp_path / "s", "q", every=every)
+        ss.Checkpoint(counted[0]).follow(tmp_path / "s", "q", every=every)
 
 
 @pytest.mark.exhaustive
@@ -174,7 +175,7 @@ def test_a_process_may_end_while_it_captures(tmp_path: Path) -> None:
     program = """
 import sys, time
 import streamstate as ss
-ss.follow(sys.argv[1], sys.argv[2], "q")
+ss.Checkpoint(sys.argv[1]).follow(sys.argv[2], "q")
 time.sleep(float(sys.argv[3]))
 """
     checkpoint = unpacked("4.2", tmp_path) / "RocksDB-with-changelog" / "aggregation"

@@ -28,8 +28,8 @@ USES: dict[str, Callable[[Path], object]] = {
     "reading": lambda path: ss.open_store(path)["q"].live().table().to_arrow(),
     "SQL": lambda path: ss.open_store(path).sql("FROM q.changes").to_arrow(),
     "merging": lambda path: compact(path, "q"),
-    "retention": lambda path: ss.keep(path, "q", last=1),
-    "export": lambda path: ss.export(path, "q", path.parent / "exported"),
+    "retention": lambda path: ss.open_store(path)["q"].retain(last=1),
+    "export": lambda path: ss.open_store(path)["q"].export(path.parent / "exported"),
 }
 """Operations that read or change a store."""
 
@@ -151,7 +151,7 @@ def test_invalid_query_names_are_rejected(mine: Path, theirs: Path, name: str) -
     before = content(mine)
     uses: list[Callable[[], object]] = [
         lambda: ss.open_store(theirs).queries(),
-        lambda: ss.keep(theirs, name, last=1),
+        lambda: ss.open_store(theirs)[name].retain(last=1),
     ]
     for use in uses:
         with pytest.raises(UntrustedStoreError, match="not valid as a folder"):

@@ -11,6 +11,7 @@ import pytest
 
 import streamstate as ss
 from streamstate.errors import DamagedStoreError
+from streamstate.reports import Store
 from streamstate.snapshots.capture.epoch_commit import Capturer
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store import keyframes as keyframe_files
@@ -57,7 +58,7 @@ def named(store: Path) -> list[int | None]:
     return [entry.tables["op0"].keyframe for entry in ss.open_store(store)["q"].recorded.entries()]
 
 
-def check_equal(store: Path, expected: ss.Store) -> None:
+def check_equal(store: Path, expected: Store) -> None:
     """Every epoch has the rows of a store without keyframes, whichever is read first."""
     for epoch in range(EPOCHS):
         rows = ss.open_store(store)["q"].at(epoch).table().to_arrow()
@@ -68,20 +69,20 @@ def in_one_call(growing: Growing, store: Path) -> None:
     """Capture all epochs in one call, most of them in one pass."""
     for epoch in range(EPOCHS):
         growing.commit(epoch)
-    assert ss.capture(growing.path, store, "q").epochs == tuple(range(EPOCHS))
+    assert ss.Checkpoint(growing.path).capture(store, "q").epochs == tuple(range(EPOCHS))
 
 
 def in_many_calls(growing: Growing, store: Path) -> None:
     """Capture each epoch in a call of its own."""
     for epoch in range(EPOCHS):
         growing.commit(epoch)
-        ss.capture(growing.path, store, "q")
+        ss.Checkpoint(growing.path).capture(store, "q")
 
 
 def by_follow(growing: Growing, store: Path) -> None:
     """Follow the query from its first epoch."""
     growing.commit(0)
-    capture = ss.follow(growing.path, store, "q")
+    capture = ss.Checkpoint(growing.path).follow(store, "q")
     for epoch in range(1, EPOCHS):
         capture.wait(epoch - 1, 60)
         growing.commit(epoch)
@@ -92,7 +93,7 @@ def by_follow(growing: Growing, store: Path) -> None:
 
 @pytest.mark.parametrize("make", [in_one_call, in_many_calls, by_follow])
 def test_keyframes_follow_from_the_changes_alone(
-    growing: Growing, tmp_path: Path, store: ss.Store, make: Callable[[Growing, Path], None]
+    growing: Growing, tmp_path: Path, store: Store, make: Callable[[Growing, Path], None]
 ) -> None:
     """Seven changes an epoch, of seven rows at first: two epochs pay for a keyframe."""
     made = tmp_path / "store"
@@ -117,12 +118,12 @@ class Killed(Capturer):
 
 
 def test_a_pass_that_was_killed_after_its_keyframes_is_completed(
-    growing: Growing, tmp_path: Path, store: ss.Store
+    growing: Growing, tmp_path: Path, store: Store
 ) -> None:
     """The next capture takes over what the log has, and every keyframe that it names is there."""
     made = tmp_path / "store"
     growing.commit(0)
-    ss.capture(growing.path, made, "q")
+    ss.Checkpoint(growing.path).capture(made, "q")
     for epoch in range(1, EPOCHS):
         growing.commit(epoch)
     killed = Killed(None, CheckpointFiles(growing.path), Layout.at(made), "q")
@@ -130,7 +131,7 @@ def test_a_pass_that_was_killed_after_its_keyframes_is_completed(
     with pytest.raises(KeyboardInterrupt):
         killed.run()
     assert keyframe_rows(ss.open_store(made)["q"].recorded.changelog("op0").version).keys() >= {1, 3}
-    ss.capture(growing.path, made, "q")
+    ss.Checkpoint(growing.path).capture(made, "q")
     assert set(named(made)) - {None} <= keyframes(made).keys()
     check_equal(made, store)
 
@@ -154,7 +155,7 @@ def test_a_keyframe_that_cannot_be_written_holds_up_no_epoch(growing: Growing, t
 
 
 def test_a_keyframe_that_another_capture_made_unnecessary_is_not_named(
-    growing: Growing, tmp_path: Path, store: ss.Store
+    growing: Growing, tmp_path: Path, store: Store
 ) -> None:
     """A slow capture finds a newer keyframe in the log, so its own is not written, and no epoch may be read from it."""
     made = tmp_path / "store"

@@ -29,14 +29,14 @@ def test_unknown_versions_are_rejected(
     path = Path(shutil.copytree(counted[0], tmp_path / "c"))
     for name in ("3", "4"):
         (path / "commits" / name).rename(tmp_path / name)
-    ss.capture(path, tmp_path / "s", "q", spark=spark)
+    ss.Checkpoint(path).capture(tmp_path / "s", "q", spark=spark)
     for name in ("3", "4"):
         (tmp_path / name).rename(path / "commits" / name)
     rewrite(path / log / "4", lambda text: version + text[2:])
     before = ss.open_store(tmp_path / "s")["q"].epochs()
     for _ in range(2):
         with pytest.raises(NewerCheckpointError, match=rf"Unknown version '{version}' of .*/{log}/4: expected .*v2"):
-            ss.capture(path, tmp_path / "s", "q", spark=spark)
+            ss.Checkpoint(path).capture(tmp_path / "s", "q", spark=spark)
     captured = ss.open_store(tmp_path / "s")["q"].captured()
     assert captured[:3] == [0, 1, 2]
     assert 4 not in captured
@@ -58,6 +58,6 @@ def test_commits_with_named_sinks(spark: SparkSession, source: Source, tmp_path:
     finally:
         spark.conf.unset(evolution)
     assert (tmp_path / "c" / "commits" / "1").read_text().startswith("v3\n")
-    ss.capture(tmp_path / "c", tmp_path / "s", "q", spark=spark)
+    ss.Checkpoint(tmp_path / "c").capture(tmp_path / "s", "q", spark=spark)
     assert compare(spark, tmp_path / "c", ss.open_store(tmp_path / "s")["q"]) == 2
-    assert ss.fork(tmp_path / "c", tmp_path / "fork", at=0, verify="rows", spark=spark).epoch == 0
+    assert ss.Checkpoint(tmp_path / "c").fork(tmp_path / "fork", at=0, verify="rows", spark=spark).epoch == 0

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.errors import DamagedCheckpointError, ForkError, InvalidArgumentError
+from streamstate.reports import History
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 from streamstate.snapshots.store.entries import Entry
@@ -80,15 +81,15 @@ def checkpoint(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def history(spark: SparkSession, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def history(spark: SparkSession, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> History:
     """The captured query."""
     store = tmp_path_factory.mktemp("store")
-    ss.capture(checkpoint, store, "named", spark=spark)
+    ss.Checkpoint(checkpoint).capture(store, "named", spark=spark)
     return ss.open_store(store)["named"]
 
 
 @pytest.mark.slow
-def test_sources_are_identified_by_name(spark: SparkSession, checkpoint: Path, history: ss.History) -> None:
+def test_sources_are_identified_by_name(spark: SparkSession, checkpoint: Path, history: History) -> None:
     """Offsets and files are those of the named source, whatever the order of the sources in the query."""
     epochs = history.captured()
     assert compare(spark, checkpoint, history) == len(epochs)
@@ -102,7 +103,7 @@ def test_sources_are_identified_by_name(spark: SparkSession, checkpoint: Path, h
 
 
 @pytest.mark.slow
-def test_time_travel_by_named_offsets(history: ss.History) -> None:
+def test_time_travel_by_named_offsets(history: History) -> None:
     """Sources without a given offset are ignored. Sources that the query no longer reads are still found."""
     live = history.live().epoch
     assert history.at(offset=history.at(1).offsets).epoch == 1
@@ -117,7 +118,7 @@ def test_time_travel_by_named_offsets(history: ss.History) -> None:
 
 @pytest.mark.slow
 def test_a_cut_of_queries_with_and_without_named_sources(
-    spark: SparkSession, inputs: Inputs, checkpoint: Path, history: ss.History, tmp_path: Path
+    spark: SparkSession, inputs: Inputs, checkpoint: Path, history: History, tmp_path: Path
 ) -> None:
     """The common source is identified by its files, not by its name or position."""
     spark.conf.set(NAMED, "false")
@@ -125,8 +126,8 @@ def test_a_cut_of_queries_with_and_without_named_sources(
         run(inputs.stream("alpha", named=False).groupBy("k").count(), tmp_path / "plain")
     finally:
         spark.conf.set(NAMED, "true")
-    ss.capture(checkpoint, tmp_path / "s", "named", spark=spark)
-    ss.capture(tmp_path / "plain", tmp_path / "s", "plain", spark=spark)
+    ss.Checkpoint(checkpoint).capture(tmp_path / "s", "named", spark=spark)
+    ss.Checkpoint(tmp_path / "plain").capture(tmp_path / "s", "plain", spark=spark)
     cut = ss.cut(tmp_path / "s", ["named", "plain"], at={"plain": 0}, by="offsets")
     assert (cut.exact, cut.epochs) == (True, {"named": 1, "plain": 0})
     newest = ss.cut(tmp_path / "s", ["named", "plain"], by="offsets").epochs
@@ -138,20 +139,22 @@ def test_steps_of_a_fork_with_reordered_sources(
     spark: SparkSession, inputs: Inputs, checkpoint: Path, tmp_path: Path
 ) -> None:
     """A step reads the original's input by source name. Missing and unknown sources raise an error."""
-    ss.fork(checkpoint, tmp_path / "fork", at=0, spark=spark)
-    report = ss.step(lambda: inputs.sums("alpha", "beta"), tmp_path / "fork", spark=spark, epochs=2)
+    ss.Checkpoint(checkpoint).fork(tmp_path / "fork", at=0, spark=spark)
+    report = ss.Checkpoint(tmp_path / "fork").step(lambda: inputs.sums("alpha", "beta"), spark=spark, epochs=2)
     assert report.epoch == 2
     assert state_differences(spark, StateAt(str(checkpoint), 2), StateAt(str(tmp_path / "fork"), 2), exact=True) == []
     with pytest.raises(ForkError, match=r"read alpha, beta, gamma, but the fork has read alpha, beta"):
-        ss.step(lambda: inputs.sums("alpha", "beta"), tmp_path / "fork", spark=spark)
+        ss.Checkpoint(tmp_path / "fork").step(lambda: inputs.sums("alpha", "beta"), spark=spark)
     with pytest.raises(ForkError, match=r"named alpha, beta; those of the query: beta, gamma"):
-        ss.step(lambda: inputs.sums("gamma", "beta"), tmp_path / "fork", spark=spark)
+        ss.Checkpoint(tmp_path / "fork").step(lambda: inputs.sums("gamma", "beta"), spark=spark)
 
 
 @pytest.mark.slow
 def test_a_replay_with_reordered_sources(spark: SparkSession, inputs: Inputs, checkpoint: Path, tmp_path: Path) -> None:
     """A replay from the first epoch gives the states of the original."""
-    replay = ss.replay(lambda: inputs.sums("alpha", "beta"), checkpoint, tmp_path / "r", epochs=(0, 1), spark=spark)
+    replay = ss.Checkpoint(checkpoint).replay(
+        lambda: inputs.sums("alpha", "beta"), to=tmp_path / "r", epochs=(0, 1), spark=spark
+    )
     assert replay.comparison.same
 
 

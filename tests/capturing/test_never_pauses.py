@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.launch.running import Running
+from streamstate.reports import CaptureReport
 from streamstate.snapshots.capture.epoch_commit import Capturer
 
 
@@ -52,7 +53,7 @@ def after_each_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int]
     def install(callback: Callable[[int], None]) -> None:
         original, passes = Capturer.run, iter(range(100))
 
-        def run(capturer: Capturer, **options: Any) -> ss.CaptureReport:
+        def run(capturer: Capturer, **options: Any) -> CaptureReport:
             report = original(capturer, **options)
             callback(next(passes))
             return report
@@ -67,9 +68,9 @@ def test_a_capture_ends_at_the_newest_epoch_when_it_started(
 ) -> None:
     """Epochs that are committed during the capture are left to the next one."""
     after_each_pass(lambda number: growing.commit(2 + number))
-    first = ss.capture(growing.path, tmp_path / "s", "q", spark=spark)
+    first = ss.Checkpoint(growing.path).capture(tmp_path / "s", "q", spark=spark)
     assert (first.epochs, first.gaps) == ((0, 1), ())
-    second = ss.capture(growing.path, tmp_path / "s", "q", spark=spark)
+    second = ss.Checkpoint(growing.path).capture(tmp_path / "s", "q", spark=spark)
     assert second.epochs[0] == 2
     assert compare(spark, growing.path, ss.open_store(tmp_path / "s")["q"]) == 2 + len(second.epochs)
 
@@ -85,7 +86,7 @@ def test_epochs_that_are_purged_during_a_capture_are_a_gap(
         growing.commit(3)
 
     after_each_pass(purge_and_commit)
-    report = ss.capture(growing.path, tmp_path / "s", "q", spark=spark)
+    report = ss.Checkpoint(growing.path).capture(tmp_path / "s", "q", spark=spark)
     assert (report.epochs, report.gaps) == ((0, 2), (1,))
     assert compare(spark, growing.path, ss.open_store(tmp_path / "s")["q"]) == 2
 
@@ -95,7 +96,7 @@ def test_stop_captures_the_epochs_committed_by_then(
 ) -> None:
     """A background capture ends even if its query keeps committing epochs."""
     after_each_pass(lambda number: growing.commit(2 + number))
-    ss.follow(growing.path, tmp_path / "s", "q", every=100).stop()
+    ss.Checkpoint(growing.path).follow(tmp_path / "s", "q", every=100).stop()
     assert ss.open_store(tmp_path / "s")["q"].captured() == [0, 1]
 
 
@@ -114,7 +115,7 @@ def test_wait_returns_at_the_newest_epoch_when_it_started(
         (polled_again if waiting.is_set() else waiting).set()
 
     after_each_pass(one_ahead)
-    capture = ss.follow(growing.path, tmp_path / "s", "q", spark=spark)
+    capture = ss.Checkpoint(growing.path).follow(tmp_path / "s", "q", spark=spark)
     handle = Running("q", str(tmp_path / "s"), str(growing.path), capture, every=1)
     try:
         assert handle.wait(timeout=20, on_status=on_status) == 0

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import streamstate as ss
 from capturing.buckets import Bucket, bucket  # noqa: F401 (a fixture)
 from streamstate.errors import DamagedStoreError, NotAStoreError, StoreError
+from streamstate.reports import Store
 from streamstate.snapshots.capture.table_capture import ROWS_IN_DRIVER
 from streamstate.snapshots.store.delta import Place, append_once, maintenance, open_or_create
 from streamstate.snapshots.store.delta.commits import required
@@ -27,7 +28,7 @@ from streamstate.snapshots.store.layout import Layout
 def captured(bucket: Bucket, counted: tuple[Path, Path]) -> str:
     """A store in the bucket with the query of ``counted``."""
     store = f"{bucket.uri}/counted"
-    report = ss.capture(counted[0], store, "counts", storage_options=bucket.options)
+    report = ss.Checkpoint(counted[0], storage_options=bucket.options).capture(store, "counts")
     assert report.epochs == (0, 1, 2, 3, 4)
     return store
 
@@ -49,7 +50,7 @@ def numbers(place: Place) -> list[int]:
 
 @pytest.mark.slow
 def test_a_store_in_a_bucket_reads_like_one_on_disk(
-    spark: SparkSession, bucket: Bucket, captured: str, counted: tuple[Path, Path], store: ss.Store
+    spark: SparkSession, bucket: Bucket, captured: str, counted: tuple[Path, Path], store: Store
 ) -> None:
     """Every epoch equals Spark's reader. Diffs and SQL results equal those of a store on disk."""
     remote = ss.open_store(captured, storage_options=bucket.options)
@@ -61,7 +62,7 @@ def test_a_store_in_a_bucket_reads_like_one_on_disk(
 
 def test_capturing_again_changes_nothing(bucket: Bucket, captured: str, counted: tuple[Path, Path]) -> None:
     """A repeated capture writes no epochs and no rows."""
-    report = ss.capture(counted[0], captured, "counts", storage_options=bucket.options)
+    report = ss.Checkpoint(counted[0], storage_options=bucket.options).capture(captured, "counts")
     assert (report.epochs, report.rows) == ((), 0)
 
 
@@ -72,7 +73,7 @@ def test_concurrent_captures_make_one_history(spark: SparkSession, bucket: Bucke
 
     def capture() -> None:
         try:
-            ss.capture(counted[0], store, "q", spark=spark, storage_options=bucket.options)
+            ss.Checkpoint(counted[0], storage_options=bucket.options).capture(store, "q", spark=spark)
         except Exception as error:  # noqa: BLE001 (a thread's error would be lost)
             failures.append(error)
 
@@ -90,7 +91,7 @@ def test_executors_write_to_the_bucket(spark: SparkSession, bucket: Bucket, coun
     """In a large capture, executors upload the files, and the driver commits them."""
     spark.conf.set(ROWS_IN_DRIVER, "0")
     store = f"{bucket.uri}/large"
-    ss.capture(counted[0], store, "q", spark=spark, storage_options=bucket.options)
+    ss.Checkpoint(counted[0], storage_options=bucket.options).capture(store, "q", spark=spark)
     spark.conf.unset(ROWS_IN_DRIVER)
     assert compare(spark, counted[0], ss.open_store(store, storage_options=bucket.options)["q"]) == 5
 
@@ -99,11 +100,11 @@ def test_executors_write_to_the_bucket(spark: SparkSession, bucket: Bucket, coun
 def test_a_background_capture_writes_to_the_bucket(
     spark: SparkSession, bucket: Bucket, source: Source, tmp_path: Path
 ) -> None:
-    """``ss.follow`` takes the storage options."""
+    """``Checkpoint.follow`` takes the storage options."""
     source.add(letters(0))
     run(counts(source), tmp_path / "c")
     store = f"{bucket.uri}/followed"
-    capture = ss.follow(tmp_path / "c", store, "q", spark=spark, storage_options=bucket.options)
+    capture = ss.Checkpoint(tmp_path / "c", storage_options=bucket.options).follow(store, "q", spark=spark)
     assert capture.wait(0, timeout=300) == 0
     capture.stop()
     assert compare(spark, tmp_path / "c", ss.open_store(store, storage_options=bucket.options)["q"]) == 1
@@ -147,7 +148,7 @@ def test_an_inaccessible_store_is_an_error_within_seconds(
     """Wrong credentials and endpoints are not retried for minutes. The error refers to ``storage_options``."""
     options, started = bucket.options | changed, time.monotonic()
     with pytest.raises(StoreError, match=f"(?s){message}.*storage_options"):
-        ss.capture(counted[0], f"{bucket.uri}/none", "q", storage_options=options)
+        ss.Checkpoint(counted[0], storage_options=options).capture(f"{bucket.uri}/none", "q")
     with pytest.raises(StoreError, match=f"(?s){message}.*storage_options"):
         ss.open_store(f"{bucket.uri}/none", storage_options=options)
     assert time.monotonic() - started < 20

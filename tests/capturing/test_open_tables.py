@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from synthetic import write
 
 import streamstate as ss
+from streamstate.reports import Store
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -46,7 +47,7 @@ def with_polars(log: pa.Table, sql: str) -> pa.Table:
 @pytest.mark.parametrize("reader", [with_duckdb, with_polars])
 @pytest.mark.parametrize("epoch", range(5))
 def test_each_epoch_of_a_captured_query(
-    counted: tuple[Path, Path], store: ss.Store, reader: Callable[[pa.Table, str], pa.Table], epoch: int
+    counted: tuple[Path, Path], store: Store, reader: Callable[[pa.Table, str], pa.Table], epoch: int
 ) -> None:
     """The SQL gives the rows of ``StateTable.to_arrow``."""
     table = store["counts"].at(epoch).table()
@@ -69,7 +70,7 @@ def test_keyframes_and_gaps(tmp_path: Path, reader: Callable[[pa.Table, str], pa
         assert {row["key"]: row["value"] for row in rows} == states[epoch]
 
 
-def test_an_epoch_read_with_spark(spark: SparkSession, counted: tuple[Path, Path], store: ss.Store) -> None:
+def test_an_epoch_read_with_spark(spark: SparkSession, counted: tuple[Path, Path], store: Store) -> None:
     """Spark reads the files listed by the Delta log, and gives the same rows."""
     files = DeltaTable(counted[1] / "counts" / "op0").file_uris()
     spark.read.parquet(*files).createOrReplaceTempView("log")

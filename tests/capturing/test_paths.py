@@ -35,18 +35,18 @@ NAMES = st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join)
 
 def used(checkpoint: Path | str, store: Path | str, folder: Path, options: dict[str, str] | None = None) -> None:
     """Capture, follow, read, query, export, thin and compact a store, and keep a variable in it."""
-    assert ss.capture(checkpoint, store, "q", storage_options=options).epochs == (0, 1, 2, 3, 4)
-    following = ss.follow(checkpoint, store, "q", storage_options=options)
+    assert ss.Checkpoint(checkpoint, storage_options=options).capture(store, "q").epochs == (0, 1, 2, 3, 4)
+    following = ss.Checkpoint(checkpoint, storage_options=options).follow(store, "q")
     assert following.wait(4, 60) == 4
     following.stop()
     opened = ss.open_store(store, storage_options=options)
     rows = opened["q"].live().table().to_arrow()
     assert rows.num_rows == opened.sql("FROM q").to_arrow().num_rows == 12
     exported = folder / "exported" if options is None else f"{store}-exported"
-    assert ss.export(store, "q", exported, storage_options=options).written == 5
-    assert ss.export(store, "q", exported, storage_options=options).written == 0
-    assert ss.keep(store, "q", last=3, storage_options=options).dropped == (0, 1)
-    ss.compact(store, "q", storage_options=options)
+    assert ss.open_store(store, storage_options=options)["q"].export(exported).written == 5
+    assert ss.open_store(store, storage_options=options)["q"].export(exported).written == 0
+    assert ss.open_store(store, storage_options=options)["q"].retain(last=3).dropped == (0, 1)
+    ss.open_store(store, storage_options=options)["q"].compact()
     again = ss.open_store(store, storage_options=options)["q"]
     assert again.captured() == [2, 3, 4]
     assert again.live().table().to_arrow().equals(rows)
@@ -60,8 +60,8 @@ def whole(checkpoint: Path, parent: Path, name: str) -> None:
     before = {path.name for path in parent.iterdir()}
     folder = parent / name
     used(copied(checkpoint, folder / "checkpoint"), folder / "store", folder)
-    assert ss.fork(folder / "checkpoint", folder / "fork", at=3).epoch == 3
-    assert ss.capture(folder.as_uri() + "/fork", folder / "store", "fork").epochs == (3,)
+    assert ss.Checkpoint(folder / "checkpoint").fork(folder / "fork", at=3).epoch == 3
+    assert ss.Checkpoint(folder.as_uri() + "/fork").capture(folder / "store", "fork").epochs == (3,)
     assert ss.open_store((folder / "store").as_uri()).queries() == ["fork", "q"]
     assert {path.name for path in parent.iterdir()} - before == {name}
     assert {path.name for path in folder.iterdir()} == {"checkpoint", "store", "fork", "exported"}
@@ -95,7 +95,7 @@ def _hexadecimal(text: str) -> bool:
 def test_both_normal_forms_are_different_stores(counted: tuple[Path, Path], tmp_path: Path) -> None:
     """Names are compared byte by byte, as the file system does."""
     for name, query in ((COMPOSED, "composed"), (DECOMPOSED, "decomposed")):
-        ss.capture(counted[0], tmp_path / name, query)
+        ss.Checkpoint(counted[0]).capture(tmp_path / name, query)
     assert ss.open_store(tmp_path / COMPOSED).queries() == ["composed"]
     assert ss.open_store(tmp_path / DECOMPOSED).queries() == ["decomposed"]
 
@@ -106,11 +106,11 @@ def test_a_store_that_would_be_mistaken_is_refused(counted: tuple[Path, Path], t
     (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to(tmp_path / name)
     calls: list[Callable[[Path], object]] = [
-        lambda store: ss.capture(counted[0], store),
-        lambda store: ss.follow(counted[0], store),
+        lambda store: ss.Checkpoint(counted[0]).capture(store),
+        ss.Checkpoint(counted[0]).follow,
         ss.open_store,
         lambda store: ss.shared(str(store), "limit", "bigint"),
-        lambda store: ss.export(counted[1], "counts", store),
+        ss.open_store(counted[1])["counts"].export,
     ]
     for call in calls:
         for folder in (tmp_path / name, tmp_path / "link"):
@@ -125,8 +125,8 @@ def test_a_checkpoint_may_have_a_name_that_a_store_may_not(
 ) -> None:
     """It holds no Delta tables."""
     checkpoint = copied(counted[0], tmp_path / name)
-    assert len(ss.capture(checkpoint, tmp_path / "store").epochs) == 5
-    assert ss.fork(checkpoint, tmp_path / f"{name}-fork", at=3).epoch == 3
+    assert len(ss.Checkpoint(checkpoint).capture(tmp_path / "store").epochs) == 5
+    assert ss.Checkpoint(checkpoint).fork(tmp_path / f"{name}-fork", at=3).epoch == 3
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_an_object_that_would_be_mistaken_is_refused(counted: tuple[Path, Path],
     """As on a disk, where the file system itself knows what dots and empty names mean."""
     bucket.requests()
     with pytest.raises(InvalidArgumentError, match="No table can be kept at"):
-        ss.capture(counted[0], f"{bucket.uri}/{name}/store", storage_options=bucket.options)
+        ss.Checkpoint(counted[0], storage_options=bucket.options).capture(f"{bucket.uri}/{name}/store")
     assert not any(request.startswith("PUT") for request in bucket.requests())
 
 
@@ -154,7 +154,7 @@ def test_a_checkpoint_in_a_bucket_may_have_any_name(
     """Spark, too, takes the URI as it is."""
     plain = upload(bucket, counted[0], "uploaded")
     copy_objects(bucket, "uploaded", f"{name}/checkpoint")
-    report = ss.capture(f"s3a://bucket/{name}/checkpoint", tmp_path, "q", storage_options=bucket.options)
+    report = ss.Checkpoint(f"s3a://bucket/{name}/checkpoint", storage_options=bucket.options).capture(tmp_path, "q")
     assert len(report.epochs) == 5
     assert plain == "s3a://bucket/uploaded"
 
@@ -199,7 +199,7 @@ def test_spark_uses_a_folder_of_any_name(spark: SparkSession, tmp_path: Path) ->
         source.add({"k": ["a", "b", f"only{epoch}"], "v": [epoch, 1, 2]})
     frame = source.stream().groupBy("k").sum("v")
     run(frame, checkpoint)
-    assert ss.capture(checkpoint, tmp_path / "store", "q", verify="all", spark=spark).epochs == (0, 1, 2)
+    assert ss.Checkpoint(checkpoint).capture(tmp_path / "store", "q", verify="all", spark=spark).epochs == (0, 1, 2)
     plain.symlink_to(checkpoint)
     expected = spark.read.format("statestore").option("batchId", "2").load(str(plain)).count()
     history = ss.open_store(tmp_path / "store")["q"]
@@ -209,12 +209,12 @@ def test_spark_uses_a_folder_of_any_name(spark: SparkSession, tmp_path: Path) ->
     assert opened.sql("SELECT * FROM q", engine="spark", spark=spark).to_arrow().num_rows == expected
     query = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint)).start()
     try:
-        assert ss.follow(query, tmp_path / "followed").checkpoint == str(checkpoint)
+        assert ss.Checkpoint(query).follow(tmp_path / "followed").checkpoint == str(checkpoint)
     finally:
         query.stop()
-    assert ss.rescale(checkpoint, 3, spark=spark).partitions == (2, 3)
-    ss.fork(checkpoint, folder / "edited", at=2, edit="DELETE FROM op0 WHERE k = 'a'", spark=spark)
-    ss.restore(history.at(1), folder / "restored", spark=spark)
+    assert ss.Checkpoint(checkpoint).rescale(3, spark=spark).partitions == (2, 3)
+    ss.Checkpoint(checkpoint).fork(folder / "edited", at=2, edit="DELETE FROM op0 WHERE k = 'a'", spark=spark)
+    history.at(1).restore(to=folder / "restored", spark=spark)
     recorded = ss.record(source.stream(), folder.parent / EVERY / "recording")
     until(lambda: ss.recorded(folder.parent / EVERY / "recording", spark=spark).isStreaming and recorded.recorder.query)
     running = ss.start(recorded.groupBy("k").count(), "w", tmp_path / EVERY / "started", trigger="100ms")

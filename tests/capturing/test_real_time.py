@@ -13,6 +13,7 @@ from oracle import compare
 from pyspark.sql import SparkSession
 
 import streamstate as ss
+from streamstate.reports import Store
 
 # A query in real-time mode needs a free slot for each of its tasks, so it has a session of its own.
 PROGRAM = """
@@ -34,7 +35,7 @@ source = jvm.org.apache.spark.sql.execution.streaming.sources.LowLatencyMemorySt
 frame = DataFrame(source.toDF(), spark).groupBy("value").agg(F.count("*").alias("n"))
 writer = frame.writeStream.format("console").outputMode("update").option("checkpointLocation", sys.argv[1])
 query = writer.trigger(realTime="1 second").start()
-capture = ss.follow(query, sys.argv[2], "q")
+capture = ss.Checkpoint(query).follow(sys.argv[2], "q")
 deadline = time.monotonic() + 120
 while capture.committed() < 3 and time.monotonic() < deadline:
     keys = jvm.java.util.ArrayList()
@@ -56,16 +57,16 @@ def test_epochs_of_the_real_time_mode(spark: SparkSession, tmp_path: Path) -> No
     history = ss.open_store(store)["q"]
     assert len(history.captured()) >= 4
     assert compare(spark, checkpoint, history) == len(history.captured())
-    again = ss.capture(checkpoint, tmp_path / "again", "q", verify="never", spark=spark)
+    again = ss.Checkpoint(checkpoint).capture(tmp_path / "again", "q", verify="never", spark=spark)
     assert (list(again.epochs), again.by_spark) == (history.captured(), {})
     assert set(history.epochs()["mode"]) == {"real-time"}
     for file in checkpoint.rglob("*"):
         os.utime(file)
-    ss.capture(checkpoint, tmp_path / "copied", "q", spark=spark)
+    ss.Checkpoint(checkpoint).capture(tmp_path / "copied", "q", spark=spark)
     assert set(ss.open_store(tmp_path / "copied")["q"].epochs()["mode"]) == {None}
 
 
-def test_ordinary_epochs_have_no_mode(store: ss.Store) -> None:
+def test_ordinary_epochs_have_no_mode(store: Store) -> None:
     """Spark plans their batches before it stores their state."""
     epochs = store["counts"].epochs()
     assert set(epochs["mode"]) == {None}

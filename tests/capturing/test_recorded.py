@@ -11,16 +11,17 @@ from recorded.current import EPOCHS, record
 from recorded.unpacked import CURRENT
 
 import streamstate as ss
+from streamstate.reports import Store
 
 AGAIN = "Record it again: PYTHONPATH=tests python -m recorded.current"
 
 
 @pytest.mark.exhaustive
-def test_the_recorded_query_is_current(spark: SparkSession, store: ss.Store, tmp_path: Path) -> None:
+def test_the_recorded_query_is_current(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     """Every epoch that Spark writes now has the recorded rows."""
     assert spark.version.startswith(CURRENT), AGAIN
     record(spark, tmp_path)
-    ss.capture(tmp_path / "checkpoint", tmp_path / "store", "counts", spark=spark)
+    ss.Checkpoint(tmp_path / "checkpoint").capture(tmp_path / "store", "counts", spark=spark)
     history, recorded = ss.open_store(tmp_path / "store")["counts"], store["counts"]
     assert compare(spark, tmp_path / "checkpoint", history) == EPOCHS
     assert recorded.captured() == history.captured(), AGAIN

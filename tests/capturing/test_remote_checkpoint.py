@@ -149,7 +149,7 @@ def test_a_store_keeps_away_from_checkpoints_in_a_bucket(bucket: Bucket, remote:
     place = remote.replace("s3a:", "s3:")
     for store in (place, f"{place}/store", f"{place}/state/0", place.rpartition("/")[0]):
         with pytest.raises(NotAStoreError, match="A store is a folder of its own"):
-            ss.capture(remote, store, "q", storage_options=bucket.options)
+            ss.Checkpoint(remote, storage_options=bucket.options).capture(store, "q")
     assert [file.path for file in files.get_file_info(FileSelector("", recursive=True))] == before
 
 
@@ -162,7 +162,7 @@ def test_damage_in_a_bucket(bucket: Bucket, tmp_path: Path) -> None:
     assert (found.can_capture, found.can_restart, found.epochs) == (True, False, 5)
     assert any("is empty" in finding.text for finding in found.findings if finding.file)
     with pytest.raises(DamagedCheckpointError, match="from epoch 5 on"):
-        ss.capture(uri, tmp_path / "s", "q", storage_options=bucket.options)
+        ss.Checkpoint(uri, storage_options=bucket.options).capture(tmp_path / "s", "q")
     edited = upload(
         bucket, damaged("offsets/5 edited, checksum left", recorded / "HDFS/plain", tmp_path / "c2"), "edited"
     )

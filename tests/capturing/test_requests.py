@@ -13,6 +13,7 @@ from synthetic import START, write
 
 import streamstate as ss
 from capturing.buckets import Bucket, bucket  # noqa: F401 (a fixture)
+from streamstate.reports import History, Store
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.delta import Place
 from streamstate.snapshots.store.entries import Entry, TableEntry
@@ -39,7 +40,7 @@ def upload_store(bucket: Bucket, name: str, **queries: list[dict[str, int] | Non
 
 
 @pytest.fixture(scope="module")
-def store(bucket: Bucket) -> ss.Store:
+def store(bucket: Bucket) -> Store:
     """A store with two queries, both of which have been read once."""
     opened = ss.open_store(upload_store(bucket, "store", q=STATES, r=STATES[:-1]), storage_options=bucket.options)
     for name in opened:
@@ -49,7 +50,7 @@ def store(bucket: Bucket) -> ss.Store:
 
 
 @pytest.fixture
-def history(bucket: Bucket, store: ss.Store) -> ss.History:
+def history(bucket: Bucket, store: Store) -> History:
     """A query of the store; recorded requests are cleared."""
     history = store["q"]
     bucket.requests()
@@ -83,7 +84,7 @@ def test_requests_of_the_first_lookup(bucket: Bucket) -> None:
     }
 
 
-def test_a_warm_lookup_is_one_request(bucket: Bucket, history: ss.History) -> None:
+def test_a_warm_lookup_is_one_request(bucket: Bucket, history: History) -> None:
     """The request checks for a newer manifest. A lookup in an existing snapshot makes no request."""
     table = history.live().table()
     bucket.requests()
@@ -93,7 +94,7 @@ def test_a_warm_lookup_is_one_request(bucket: Bucket, history: ss.History) -> No
     assert bucket.requests() == [POLL]
 
 
-CALLS: dict[str, Callable[[ss.Store, Any], object]] = {
+CALLS: dict[str, Callable[[Store, Any], object]] = {
     "at": lambda _, q: q.at("live - 3").table().count(),
     "tables": lambda _, q: q.tables(),
     "repr": lambda _, q: repr(q),
@@ -114,7 +115,7 @@ CALLS: dict[str, Callable[[ss.Store, Any], object]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_reads_the_manifest_once(bucket: Bucket, store: ss.Store, history: ss.History, name: str) -> None:
+def test_a_call_reads_the_manifest_once(bucket: Bucket, store: Store, history: History, name: str) -> None:
     """All lookups of a call use the same epochs, and indexed data is not read again."""
     CALLS[name](store, history)
     requests = bucket.requests()
@@ -123,7 +124,7 @@ def test_a_call_reads_the_manifest_once(bucket: Bucket, store: ss.Store, history
 
 
 @pytest.mark.parametrize("view", ["browser", "diffs", "key_history", "timeline", "overview"])
-def test_a_drawing_reads_the_manifest_once(bucket: Bucket, store: ss.Store, history: ss.History, view: str) -> None:
+def test_a_drawing_reads_the_manifest_once(bucket: Bucket, store: Store, history: History, view: str) -> None:
     """All parts of a view show the same epochs."""
     from streamstate import widgets
 
@@ -143,7 +144,7 @@ def test_a_drawing_reads_the_manifest_once(bucket: Bucket, store: ss.Store, hist
     assert len(requests) <= 3  # the others are for the other query's manifest and the queries table
 
 
-def test_a_slider_move_is_one_request(bucket: Bucket, history: ss.History) -> None:
+def test_a_slider_move_is_one_request(bucket: Bucket, history: History) -> None:
     """Drawing another epoch checks for a newer manifest, and reads everything else from the index."""
     from streamstate.widgets.browser.actions import BrowserSelection
     from streamstate.widgets.browser.model import BrowserModel

@@ -26,11 +26,12 @@ from streamstate.errors import (
     UnknownEpochError,
     UnknownQueryError,
 )
+from streamstate.reports import History, StateTable
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.store.changelog import state_at
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.retention import plan
-from streamstate.snapshots.store.retention.dropping import RetentionReport, keep
+from streamstate.snapshots.store.retention.dropping import RetentionReport, retain
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ EXAMPLES = settings(max_examples=7, deadline=None, suppress_health_check=[Health
 Policy = dict[str, int]
 
 
-def as_state(table: ss.StateTable) -> State:
+def as_state(table: StateTable) -> State:
     """The rows of a state table as a plain dict."""
     return {row["key"]: row["value"] for row in table.to_arrow().to_pylist()}
 
@@ -56,7 +57,7 @@ def run(folder: Path | str, policy: Policy) -> RetentionReport:
     """Run retention; ``since`` is an epoch, which is committed as many minutes after the start."""
     since = policy.get("since")
     timestamp = None if since is None else START + timedelta(minutes=since)
-    return keep(folder, "q", last=policy.get("last"), one_in=policy.get("one_in"), since=timestamp)
+    return retain(folder, "q", last=policy.get("last"), one_in=policy.get("one_in"), since=timestamp)
 
 
 def expected(captured: list[int], policy: Policy) -> set[int]:
@@ -92,7 +93,7 @@ def check(folder: Path | str, states: list[State | None], kept: set[int], *, who
         check_log(folder, states, sorted(kept))
 
 
-def check_diffs(history: ss.History, states: list[State | None], kept: list[int]) -> None:
+def check_diffs(history: History, states: list[State | None], kept: list[int]) -> None:
     """Check the diff from each kept epoch to the next."""
     for a, b in pairwise(kept):
         old, new, diff = states[a] or {}, states[b] or {}, history.diff(a, b)
@@ -102,7 +103,7 @@ def check_diffs(history: ss.History, states: list[State | None], kept: list[int]
         assert changed == {key: (old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]}
 
 
-def check_keys(history: ss.History, states: list[State | None], kept: list[int]) -> None:
+def check_keys(history: History, states: list[State | None], kept: list[int]) -> None:
     """Check that the key histories have kept epochs only, and the value at each of them."""
     for key in "abcdef":
         key_history = history.key_history(key=key)
@@ -216,7 +217,7 @@ def steps(folder: Path, policy: Policy) -> list[str]:
     def progress(step: str, _share: float | None) -> None:
         reported.append(step)
 
-    keep(folder, "q", last=policy["last"], one_in=policy.get("one_in"), progress=progress)
+    retain(folder, "q", last=policy["last"], one_in=policy.get("one_in"), progress=progress)
     return reported
 
 
@@ -250,15 +251,15 @@ def test_a_run_that_is_killed_between_two_commits(tmp_path: Path, policy: Policy
         reader = ss.open_store(folder)["q"]
         assert as_state(reader.at(0).table()) == LONG[0]
         with pytest.raises(Killed):
-            keep(folder, "q", last=policy["last"], one_in=policy.get("one_in"), progress=kill_at(step))
+            retain(folder, "q", last=policy["last"], one_in=policy.get("one_in"), progress=kill_at(step))
         kept = set(reader.captured())
         assert kept in (set(CAPTURED), to_keep)
         check(folder, LONG, kept, whole=False)
         assert {epoch: as_state(reader.at(epoch).table()) for epoch in kept} == {epoch: LONG[epoch] for epoch in kept}
         # Any later run completes it, whatever its policy.
-        keep(folder, "q", since=timedelta(days=9999), last=1)
+        retain(folder, "q", since=timedelta(days=9999), last=1)
         check(folder, LONG, kept, whole=kept == to_keep)
-        keep(folder, "q", last=policy["last"], one_in=policy.get("one_in"))
+        retain(folder, "q", last=policy["last"], one_in=policy.get("one_in"))
         check(folder, LONG, to_keep)
 
 
@@ -281,22 +282,22 @@ def test_captures_and_readers_during_a_run(tmp_path: Path) -> None:
             for epoch in history.captured():
                 assert as_state(history.at(epoch).table()) == states[epoch]
 
-    keep(folder, "q", last=3, one_in=4, progress=progress)
+    retain(folder, "q", last=3, one_in=4, progress=progress)
     added = set(range(len(LONG), len(LONG) + len(reported)))
     check(folder, states[: len(LONG) + len(reported)], KEPT | added, whole=False)
-    keep(folder, "q", last=1)
+    retain(folder, "q", last=1)
     check(folder, states[: len(LONG) + len(reported)], {max(added)})
 
 
 def test_concurrent_runs(tmp_path: Path) -> None:
     """Runs between the steps of another run drop their epochs; the other run continues from the result."""
     write(tmp_path, LONG, keyframe_every=5)
-    others = iter([lambda: keep(tmp_path, "q", last=6), lambda: keep(tmp_path, "q", last=5)])
+    others = iter([lambda: retain(tmp_path, "q", last=6), lambda: retain(tmp_path, "q", last=5)])
 
     def progress(_message: str, _share: float | None) -> None:
         next(others, lambda: None)()
 
-    keep(tmp_path, "q", last=3, one_in=4, progress=progress)
+    retain(tmp_path, "q", last=3, one_in=4, progress=progress)
     history = ss.open_store(tmp_path)["q"]
     kept = expected(CAPTURED[-5:], THINNED)
     assert set(history.captured()) == kept
@@ -306,7 +307,7 @@ def test_concurrent_runs(tmp_path: Path) -> None:
 def test_the_error_for_a_dropped_epoch(tmp_path: Path) -> None:
     """Epochs that were dropped, purged by Spark, or never captured have different errors."""
     write(tmp_path, LONG)
-    keep(tmp_path, "q", last=3, one_in=4)
+    retain(tmp_path, "q", last=3, one_in=4)
     history = ss.open_store(tmp_path)["q"]
     with pytest.raises(UnknownEpochError, match=r"6 of q was dropped by retention.\n.*nearest captured: 5 and 8"):
         history.at(6)
@@ -326,11 +327,11 @@ def test_an_existing_snapshot_of_a_dropped_epoch(tmp_path: Path) -> None:
     was_read, unread, late = (history.at(3) for _ in range(3))
     assert as_state(was_read.table()) == LONG[3]
     fresh = ss.open_store(tmp_path)["q"].at(3)
-    keep(tmp_path, "q", last=2)
+    retain(tmp_path, "q", last=2)
     assert history.captured() == [10, 11]
     assert as_state(history.live().table()) == LONG[11]
     assert [as_state(snapshot.table()) for snapshot in (was_read, unread, fresh)] == [LONG[3]] * 3
-    assert keep(tmp_path, "q", last=2, grace=timedelta(0)).files_deleted > 0
+    assert retain(tmp_path, "q", last=2, grace=timedelta(0)).files_deleted > 0
     assert as_state(was_read.table()) == LONG[3]
     with pytest.raises(EpochDroppedError, match="Epoch 3 of q was dropped by retention"):
         late.table()
@@ -340,7 +341,7 @@ def test_an_existing_snapshot_of_a_dropped_epoch(tmp_path: Path) -> None:
 def test_a_log_is_not_read_with_an_outdated_manifest(tmp_path: Path) -> None:
     """A reader with a manifest from before the run gets an error, not the rows of a dropped keyframe."""
     write(tmp_path, LONG)
-    keep(tmp_path, "q", last=2)
+    retain(tmp_path, "q", last=2)
     with pytest.raises(OvertakenError, match="Read it again"):
         state_at(Layout.at(tmp_path).changelog("q", "op0"), ["key"], 11, None, ["key", "value"], generation=0)
 
@@ -349,12 +350,12 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     """The report has the epochs that would be dropped, and the maximum number of freed bytes."""
     write(tmp_path, LONG)
     before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
-    report = keep(tmp_path, "q", last=2, dry_run=True)
+    report = retain(tmp_path, "q", last=2, dry_run=True)
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
     assert (report.dropped, report.kept, report.dry_run) == (tuple(CAPTURED[:-2]), 2, True)
     assert report.bytes_freed > 0
     assert "would drop 9 epochs, 2 kept; at most" in str(report)
-    assert keep(tmp_path, "q", last=2).dropped == report.dropped
+    assert retain(tmp_path, "q", last=2).dropped == report.dropped
 
 
 def test_files_are_deleted_after_the_grace_period(tmp_path: Path) -> None:
@@ -362,9 +363,9 @@ def test_files_are_deleted_after_the_grace_period(tmp_path: Path) -> None:
     states: list[State | None] = [{f"k{n}": epoch for n in range(2000)} for epoch in range(30)]
     write(tmp_path, states)
     log = tmp_path / "q" / "op0"
-    report = keep(tmp_path, "q", last=2, grace=timedelta(0))
+    report = retain(tmp_path, "q", last=2, grace=timedelta(0))
     # The age of removed files is in whole hours, so files removed by this run are deleted by the next one.
-    second = keep(tmp_path, "q", last=2, grace=timedelta(0))
+    second = retain(tmp_path, "q", last=2, grace=timedelta(0))
     remaining = sum(path.stat().st_size for path in log.glob("*.parquet"))
     assert report.files_deleted + second.files_deleted >= 28
     assert report.bytes_freed > 10 * remaining
@@ -389,17 +390,17 @@ def test_an_invalid_policy_is_rejected(
     """No epoch is dropped."""
     write(tmp_path, LONG[:2])
     with pytest.raises(error, match=message):
-        keep(tmp_path, "q", **policy)
+        retain(tmp_path, "q", **policy)
     with pytest.raises(UnknownQueryError, match="q"):
-        keep(tmp_path, "nope", last=1)
+        retain(tmp_path, "nope", last=1)
     assert ss.open_store(tmp_path)["q"].captured() == [0, 1]
 
 
 def test_since_is_a_timestamp_or_a_duration(tmp_path: Path) -> None:
     """A timestamp has a time zone, a duration counts back from now. The newest epoch is always kept."""
     write(tmp_path, LONG)
-    assert keep(tmp_path, "q", since="2026-01-01T01:09:00+01:00").kept == 3
-    assert keep(tmp_path, "q", since=timedelta(hours=1)).kept == 1
+    assert retain(tmp_path, "q", since="2026-01-01T01:09:00+01:00").kept == 3
+    assert retain(tmp_path, "q", since=timedelta(hours=1)).kept == 1
     assert ss.open_store(tmp_path)["q"].captured() == [11]
 
 
@@ -408,15 +409,15 @@ def test_kept_epochs_equal_sparks_reader(spark: SparkSession, source: Source, tm
     for epoch in range(8):
         source.add(letters(epoch))
     conftest.run(counts(source), tmp_path / "c")
-    capture = ss.follow(tmp_path / "c", tmp_path / "s", "q", spark=spark)
+    capture = ss.Checkpoint(tmp_path / "c").follow(tmp_path / "s", "q", spark=spark)
     assert capture.wait(timeout=300) == 7
-    assert ss.keep(tmp_path / "s", "q", last=2, one_in=3).dropped == (1, 2, 4, 5)
+    assert ss.open_store(tmp_path / "s")["q"].retain(last=2, one_in=3).dropped == (1, 2, 4, 5)
     assert compare(spark, tmp_path / "c", ss.open_store(tmp_path / "s")["q"]) == 4
     for epoch in range(8, 11):
         source.add(letters(epoch))
     conftest.run(counts(source), tmp_path / "c")
     assert capture.wait(epoch=10, timeout=300) == 10
-    assert ss.keep(tmp_path / "s", "q", last=2).dropped == (0, 3, 6, 7, 8)
+    assert ss.open_store(tmp_path / "s")["q"].retain(last=2).dropped == (0, 3, 6, 7, 8)
     source.add(letters(11))
     conftest.run(counts(source), tmp_path / "c")
     assert capture.wait(epoch=11, timeout=300) == 11
@@ -424,8 +425,8 @@ def test_kept_epochs_equal_sparks_reader(spark: SparkSession, source: Source, tm
     history = ss.open_store(tmp_path / "s")["q"]
     assert history.captured() == [9, 10, 11]
     assert compare(spark, tmp_path / "c", history) == 3
-    ss.keep(tmp_path / "s", "q", last=1)
+    ss.open_store(tmp_path / "s")["q"].retain(last=1)
     source.add(letters(12))
     conftest.run(counts(source), tmp_path / "c")
-    ss.capture(tmp_path / "c", tmp_path / "s", "q", spark=spark)
+    ss.Checkpoint(tmp_path / "c").capture(tmp_path / "s", "q", spark=spark)
     assert compare(spark, tmp_path / "c", history) == 2

@@ -18,7 +18,7 @@ import streamstate as ss
 from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.source_progress import sources_after
-from streamstate.snapshots.store.retention.dropping import keep
+from streamstate.snapshots.store.retention.dropping import retain
 
 EXAMPLES = settings(max_examples=60, deadline=None)
 
@@ -165,7 +165,7 @@ def test_queries_over_the_same_folder_have_the_same_digests(
     reader = spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", 2)
     run(reader.parquet(str(source.folder)).groupBy("k").count(), tmp_path / "two")
     for name in ("one", "two"):
-        ss.capture(tmp_path / name, tmp_path / "store", name, spark=spark)
+        ss.Checkpoint(tmp_path / name).capture(tmp_path / "store", name, spark=spark)
     digests = {}
     for name in ("one", "two"):
         frame = ss.open_store(tmp_path / "store")[name].epochs()
@@ -184,8 +184,8 @@ def test_incremental_captures_record_the_same_sources(spark: SparkSession, sourc
         for epoch in epochs:
             source.add(letters(epoch))
         run(counts(source), tmp_path / "q")
-        ss.capture(tmp_path / "q", tmp_path / "often", spark=spark)
-    ss.capture(tmp_path / "q", tmp_path / "once", spark=spark)
+        ss.Checkpoint(tmp_path / "q").capture(tmp_path / "often", spark=spark)
+    ss.Checkpoint(tmp_path / "q").capture(tmp_path / "once", spark=spark)
     often, once = ([*ss.open_store(tmp_path / name)["q"].epochs()["sources"]] for name in ("often", "once"))
     assert often == once
     assert [only(sources)["files"] for sources in once] == [*range(1, 15)]
@@ -202,7 +202,7 @@ def test_each_source_has_its_own_facts(spark: SparkSession, source: Source, tmp_
     run(both.groupBy("k").count(), tmp_path / "both")
     run(counts(source), tmp_path / "one")
     for name in ("both", "one"):
-        ss.capture(tmp_path / name, tmp_path / "store", spark=spark)
+        ss.Checkpoint(tmp_path / name).capture(tmp_path / "store", spark=spark)
     first, second = json.loads(ss.open_store(tmp_path / "store")["both"].epochs()["sources"].iloc[0])
     assert (first["under"], first["files"]) == (other.folder.as_uri(), 2)
     assert (second["under"], second["files"]) == (source.folder.as_uri(), 1)
@@ -224,5 +224,5 @@ def test_hadoop_reads_the_end_of_a_file(spark: SparkSession, tmp_path: Path) -> 
 def test_retention_keeps_the_sources_of_epochs(tmp_path: Path) -> None:
     """They are still in the manifest after retention has rewritten it."""
     write(tmp_path, [{"a": number} for number in range(4)], facts=[{"sources": f"[{epoch}]"} for epoch in range(4)])
-    keep(tmp_path, "q", last=2)
+    retain(tmp_path, "q", last=2)
     assert list(ss.open_store(tmp_path)["q"].epochs()["sources"]) == ["[2]", "[3]"]

@@ -32,7 +32,7 @@ import json, sys
 import streamstate as ss
 spark = ss.session(**json.loads(sys.argv[1]))
 for checkpoint, store in json.loads(sys.argv[2]):
-    ss.capture(checkpoint, store, "q", spark=spark)
+    ss.Checkpoint(checkpoint).capture(store, "q", spark=spark)
 print(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
 spark.stop()
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import streamstate as ss
+from streamstate.reports import Store
 from streamstate.snapshots.capture import epoch_commit, table_capture
 from streamstate.snapshots.capture.epoch_commit import Capturer
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -24,7 +25,7 @@ def capturer(counted: tuple[Path, Path], tmp_path: Path) -> Capturer:
 
 
 def test_a_large_keyframe_needs_no_spark(
-    capturer: Capturer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: ss.Store
+    capturer: Capturer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     """Executors would write it, but no session is started for it."""
     monkeypatch.setattr(keyframes, "SMALLEST_KEYFRAME", 0)

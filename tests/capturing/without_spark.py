@@ -19,11 +19,11 @@ for name in ["pyspark", "py4j", *missing]:
 import streamstate as ss
 for checkpoint, store in pairs:
     try:
-        report = ss.capture(checkpoint, store, "q", storage_options=options)
+        report = ss.Checkpoint(checkpoint, storage_options=options).capture(store, "q")
         print(json.dumps([report.epochs, dict(report.by_spark)]))
     except ss.errors.StreamStateError as error:
         print(json.dumps([type(error).__name__, str(error)]))
-        capture = ss.follow(checkpoint, store + "-followed", "q", storage_options=options)
+        capture = ss.Checkpoint(checkpoint, storage_options=options).follow(store + "-followed", "q")
         try:
             capture.wait(timeout=60)
         except ss.errors.CaptureError as error:

@@ -76,8 +76,8 @@ class Started:
             with settings(self.spark, query.conf):
                 self.run(query.build(self.inputs), checkpoint, query.mode)
             name = base.replace(" ", "_")
-            ss.capture(checkpoint, self.store, name, verify="never")
-            # ss.describe would refuse those without columns of a result, which ss.start records all the same.
+            ss.Checkpoint(checkpoint).capture(self.store, name, verify="never")
+            # History.describe would refuse those without columns of a result, which ss.start records all the same.
             store_plan(Layout.at(self.store), name, plan_of_frame(query.build(self.inputs), query.mode).plan, 0)
         return checkpoint
 
@@ -145,7 +145,7 @@ class Oracle:
 
     def _state(self, name: str) -> dict[str, Any]:
         """The rows of each state table, without the names of the columns."""
-        ss.capture(self._folder / name, self._folder / "store", name, verify="never")
+        ss.Checkpoint(self._folder / name).capture(self._folder / "store", name, verify="never")
         live = ss.open_store(self._folder / "store")[name].live()
         tables = {table: live.table(table).to_arrow() for table in live.tables()}
         return {name: sorted(map(str, zip(*table.to_pydict().values(), strict=True))) for name, table in tables.items()}

@@ -9,6 +9,7 @@ import pytest
 import streamstate as ss
 from code_check.changes import BASES, CHANGES
 from code_check.started import Oracle, Started, settings
+from streamstate.reports import CheckReport
 
 STARTED = ("max(v) to max(2 * v)", "source added")
 """The changes that the slow tests start for real; the exhaustive ones start all."""
@@ -18,21 +19,20 @@ NOT_SEEN = ("processor: only Python code",)
 """Changes that only a rehearsal finds."""
 
 
-def checked(started: Started, name: str, *, with_store: bool = True) -> ss.CheckReport:
+def checked(started: Started, name: str, *, with_store: bool = True) -> CheckReport:
     """Check a change."""
     change = CHANGES[name]
     base = BASES[change.base]
     checkpoint = started.checkpoint(change.base)
     with settings(started.spark, change.conf):
-        return ss.check(
+        return ss.Checkpoint(checkpoint).check(
             lambda: (change.build or base.build)(started.inputs),
-            checkpoint,
             mode=change.mode or base.mode,
             store=started.store if with_store else None,
         )
 
 
-def kinds(report: ss.CheckReport, *levels: str) -> list[str]:
+def kinds(report: CheckReport, *levels: str) -> list[str]:
     """The kinds of the findings of some levels, sorted."""
     return sorted(finding.kind for finding in report.findings if finding.level in levels)
 

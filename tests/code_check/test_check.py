@@ -1,4 +1,4 @@
-"""``ss.check``: the report, the rehearsal, upgrades of Spark, the magic and the command."""
+"""``Checkpoint.check``: the report, the rehearsal, upgrades of Spark, the magic and the command."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from streamstate.operations.code_check import KINDS, Finding
 from streamstate.operations.code_check.schema_changes import StateSchemas, compared_columns
 from streamstate.operations.code_check.source_changes import _lost_topics
 from streamstate.replay.stepping.query_sources import QuerySource
+from streamstate.reports import CheckReport
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "checking_changes.md"
 UPGRADES = [f"{version} {provider} {name}" for version in VERSIONS for name, provider in recorded(version)]
@@ -39,7 +40,7 @@ def test_the_report_and_the_checkpoint(started: Started) -> None:
     checkpoint = started.checkpoint("aggregate")
     before = contents(checkpoint)
     filtered = BASES["aggregate"].build(started.inputs).where("n > 2")
-    report = ss.check(filtered, checkpoint, store=ss.open_store(started.store))
+    report = ss.Checkpoint(checkpoint).check(filtered, store=ss.open_store(started.store))
     assert contents(checkpoint) == before
     assert not report
     assert (report.epoch, report.replayed) == (2, ())
@@ -47,7 +48,7 @@ def test_the_report_and_the_checkpoint(started: Started) -> None:
     assert repr(report).startswith("CheckReport: this code starts, but does not mean the same, from epoch 2 of ")
     assert "± changed (result): " in repr(report)
     assert "<strong>± changed (result)</strong>" in report._repr_html_()
-    html = ss.CheckReport("<i>", 1, (Finding("condition", "<b>", "<b>", "<b>"),))._repr_html_()
+    html = CheckReport("<i>", 1, (Finding("condition", "<b>", "<b>", "<b>"),))._repr_html_()
     assert "<b>" not in html
     assert "<i>" not in html
 
@@ -65,7 +66,7 @@ def test_columns_that_differ_are_side_by_side() -> None:
         "another name, another type, is never null now",
         "only in this code",
     ]
-    html = ss.CheckReport("checkpoint", 1, (), columns=columns)._repr_html_()
+    html = CheckReport("checkpoint", 1, (), columns=columns)._repr_html_()
     assert '<td>max</td><td class="type faint">bigint</td><td class="right">min</td>' in html
     assert "<b>" not in html
     assert list(columns) == ["op0"]
@@ -75,26 +76,26 @@ def test_what_cannot_be_checked(started: Started, tmp_path: Path) -> None:
     """Arguments, checkpoints and stores that do not fit are refused with the reason."""
     checkpoint, build = started.checkpoint("aggregate"), BASES["aggregate"].build
     with pytest.raises(InvalidArgumentError, match="Invalid mode 'often'"):
-        ss.check(build(started.inputs), checkpoint, mode="often")
+        ss.Checkpoint(checkpoint).check(build(started.inputs), mode="often")
     with pytest.raises(InvalidArgumentError, match="not streaming"):
-        ss.check(started.spark.range(3), checkpoint)
+        ss.Checkpoint(checkpoint).check(started.spark.range(3))
     with pytest.raises(UnknownQueryError, match="does not have the query with the id"):
-        ss.check(build(started.inputs), checkpoint, store=tmp_path / "other")
+        ss.Checkpoint(checkpoint).check(build(started.inputs), store=tmp_path / "other")
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "metadata").write_text('{"id":"1"}')
     with pytest.raises(CheckpointError, match="no committed epoch"):
-        ss.check(build(started.inputs), tmp_path / "new")
+        ss.Checkpoint(tmp_path / "new").check(build(started.inputs))
 
 
 @pytest.mark.slow
 def test_a_rehearsal(started: Started, tmp_path: Path) -> None:
     """The last epochs are run again in a fork, which is removed; the first epoch with another state is reported."""
     checkpoint, inputs = started.checkpoint("aggregate"), started.inputs
-    same = ss.check(lambda: BASES["aggregate"].build(inputs), checkpoint, replay=2)
+    same = ss.Checkpoint(checkpoint).check(lambda: BASES["aggregate"].build(inputs), replay=2)
     assert (same.ok, same.replayed) == (True, (1, 2))
     build = CHANGES["max(v) to max(2 * v)"].build
     assert build is not None
-    report = ss.check(lambda: build(inputs), checkpoint, replay=5)
+    report = ss.Checkpoint(checkpoint).check(lambda: build(inputs), replay=5)
     differs = next(finding for finding in report.findings if finding.kind == "replay_differs")
     assert "In epoch 1, run again with this code, op0 differs" in differs.change
     assert {finding.kind for finding in report.findings} >= {"replay_shorter", "replay_differs"}
@@ -102,14 +103,14 @@ def test_a_rehearsal(started: Started, tmp_path: Path) -> None:
     built = BASES["aggregate"].build(Inputs(started.spark, tmp_path))
     started.run(built, tmp_path / "checkpoint", "update")
     with pytest.raises(EpochGoneError, match="has only epoch 0"):
-        ss.check(built, tmp_path / "checkpoint", replay=1)
+        ss.Checkpoint(tmp_path / "checkpoint").check(built, replay=1)
 
 
 @pytest.mark.exhaustive
 def test_a_rehearsal_finds_changed_python_code(started: Started) -> None:
     """What no comparison of plans can see."""
     checkpoint = started.checkpoint("processor")
-    report = ss.check(lambda: total(times=2)(started.inputs), checkpoint, replay=1)
+    report = ss.Checkpoint(checkpoint).check(lambda: total(times=2)(started.inputs), replay=1)
     assert "replay_differs" in [finding.kind for finding in report.findings]
 
 
@@ -121,7 +122,7 @@ def test_an_upgrade_of_spark(spark: SparkSession, tmp_path: Path, recording: str
     folder = unpacked(version, tmp_path)
     checkpoint = folder / provider / name
     with settings(spark, {**PROVIDERS[provider], "spark.sql.shuffle.partitions": "2"}):
-        report = ss.check(lambda: frame(spark, name, folder / "input"), checkpoint, mode=query(name).mode)
+        report = ss.Checkpoint(checkpoint).check(lambda: frame(spark, name, folder / "input"), mode=query(name).mode)
         try:
             # Without new input, nothing would be planned.
             add_epoch(folder / "input", EPOCHS)
@@ -137,8 +138,8 @@ def test_an_upgrade_of_spark(spark: SparkSession, tmp_path: Path, recording: str
 def test_a_join_of_spark_3(spark: SparkSession, tmp_path: Path) -> None:
     """A join that began under Spark 3.5 does not go on, because this Spark infers another nullability."""
     folder = unpacked("3.5", tmp_path)
-    report = ss.check(
-        lambda: frame(spark, "inner-join", folder / "input"), folder / "RocksDB" / "inner-join", mode="append"
+    report = ss.Checkpoint(folder / "RocksDB" / "inner-join").check(
+        lambda: frame(spark, "inner-join", folder / "input"), mode="append"
     )
     assert [finding.kind for finding in report.findings if finding.level == "refused"] == ["nullability"], report
 

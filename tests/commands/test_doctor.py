@@ -165,7 +165,7 @@ def test_the_state_tables_are_those_that_spark_lists(spark: SparkSession, record
 def test_how_far_a_store_is_behind(spark: SparkSession, recorded: dict[str, Path], tmp_path: Path) -> None:
     """Epochs that Spark purged since the last capture will be a gap."""
     aggregation = recorded["4.2"] / "RocksDB-with-changelog" / "aggregation"
-    ss.capture(aggregation, tmp_path / "store", "q", spark=spark)
+    ss.Checkpoint(aggregation).capture(tmp_path / "store", "q", spark=spark)
     found = examine(aggregation, tmp_path / "store").store
     assert found is not None
     assert (found.name, found.newest, found.behind, found.lost) == ("q", 3, 0, 0)

@@ -47,7 +47,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_missing_checkpoint_is_reported_at_once(tmp_path: Path) -> None:
-    """Before Spark starts; with a name, too, although ``ss.follow`` would wait."""
+    """Before Spark starts; with a name, too, although ``Checkpoint.follow`` would wait."""
     with following(tmp_path / "none", tmp_path / "store", "--name", "q") as process:
         output, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, output) == (1, "")
@@ -88,7 +88,7 @@ print(status, sorted({{"pandas", "pyspark", "py4j"}} & set(sys.modules)))
 def test_follow_says_first_where_it_stands(checkpoint: Path, tmp_path: Path) -> None:
     """Also if the store is up to date, so that no pass follows."""
     copy = shutil.copytree(checkpoint, tmp_path / "copy")
-    ss.capture(copy, tmp_path / "store", "q", verify="never")
+    ss.Checkpoint(copy).capture(tmp_path / "store", "q", verify="never")
     with following(copy, tmp_path / "store") as process:
         line = line_with(process.stdout, "q: ")
     assert re.match(rf"\d{{4}}-\d\d-\d\dT[\d:]+Z q: following {copy}: up to date at epoch 3$", line)

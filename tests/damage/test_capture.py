@@ -84,7 +84,7 @@ def test_the_error_names_the_file(recorded: Path, tmp_path: Path, case: tuple[st
     for _ in range(2):
         began = time.monotonic()
         with pytest.raises(DamagedCheckpointError) as raised:
-            ss.capture(checkpoint, tmp_path / "s", "q")
+            ss.Checkpoint(checkpoint).capture(tmp_path / "s", "q")
         assert time.monotonic() - began < SECONDS
         assert text in str(raised.value)
         kept = history(tmp_path / "s")
@@ -96,7 +96,7 @@ def test_the_error_names_the_file(recorded: Path, tmp_path: Path, case: tuple[st
 def test_epochs_after_a_damaged_one_are_captured(recorded: Path, tmp_path: Path, case: tuple[str, str]) -> None:
     """If their state is whole. The damaged one is a gap, and the report says why."""
     captured, text = LEFT_OUT[case]
-    report = ss.capture(damaged(case[0], recorded / case[1], tmp_path / "c"), tmp_path / "s", "q")
+    report = ss.Checkpoint(damaged(case[0], recorded / case[1], tmp_path / "c")).capture(tmp_path / "s", "q")
     assert (report.epochs, report.gaps) == (captured, tuple(sorted({*EVERYTHING} - {*captured})))
     assert len(report.damaged) == 1
     assert text in report.damaged[0]
@@ -106,7 +106,7 @@ def test_epochs_after_a_damaged_one_are_captured(recorded: Path, tmp_path: Path,
 @pytest.mark.parametrize("case", UNHARMED, ids=" in ".join)
 def test_what_capture_does_not_read_does_not_matter(recorded: Path, tmp_path: Path, case: tuple[str, str]) -> None:
     """Such as a plan that was never committed."""
-    report = ss.capture(damaged(case[0], recorded / case[1], tmp_path / "c"), tmp_path / "s", "q")
+    report = ss.Checkpoint(damaged(case[0], recorded / case[1], tmp_path / "c")).capture(tmp_path / "s", "q")
     assert (report.epochs, report.gaps, report.damaged) == (EVERYTHING, (), ())
     assert rows(tmp_path / "s") == rows_of(recorded / case[1], tmp_path / "whole")
 
@@ -118,7 +118,7 @@ def rows(store: Path) -> list[dict[str, object]]:
 
 def rows_of(checkpoint: Path, store: Path) -> list[dict[str, object]]:
     """The newest rows of a checkpoint that is whole."""
-    ss.capture(checkpoint, store, "q")
+    ss.Checkpoint(checkpoint).capture(store, "q")
     return rows(store)
 
 
@@ -128,19 +128,19 @@ def test_the_way_out(recorded: Path, tmp_path: Path) -> None:
     with pytest.raises(
         DamagedCheckpointError, match=r"Restore the file from a backup\. Epochs 0 to 4 .*--at 4 --to PATH"
     ):
-        ss.capture(checkpoint, tmp_path / "s", "q")
+        ss.Checkpoint(checkpoint).capture(tmp_path / "s", "q")
     checkpoint = damaged("commits/5 emptied", recorded / "HDFS/plain", tmp_path / "c2")
     with pytest.raises(DamagedCheckpointError, match=r"Delete it, .*: Spark then runs epoch 5 again\. .*captured\.\n"):
-        ss.capture(checkpoint, tmp_path / "s2", "q")
+        ss.Checkpoint(checkpoint).capture(tmp_path / "s2", "q")
 
 
 def test_capture_goes_on_once_the_file_is_back(recorded: Path, tmp_path: Path) -> None:
     """From a backup; nothing is missing then."""
     checkpoint = damaged("state 5 deleted", recorded / "HDFS/plain", tmp_path / "c")
     with pytest.raises(DamagedCheckpointError):
-        ss.capture(checkpoint, tmp_path / "s", "q")
+        ss.Checkpoint(checkpoint).capture(tmp_path / "s", "q")
     shutil.copy(recorded / "HDFS/plain/state/0/1/5.delta", checkpoint / "state/0/1/5.delta")
-    report = ss.capture(checkpoint, tmp_path / "s", "q")
+    report = ss.Checkpoint(checkpoint).capture(tmp_path / "s", "q")
     assert (report.epochs, report.gaps) == ((4, 5), ())
     assert rows(tmp_path / "s") == rows_of(recorded / "HDFS/plain", tmp_path / "whole")
 
@@ -151,7 +151,7 @@ def test_what_spark_has_purged_is_no_damage(recorded: Path, tmp_path: Path) -> N
     for version in (1, 2, 3):
         for partition in (0, 1):
             deleted(checkpoint / f"state/0/{partition}/{version}.delta")
-    report = ss.capture(checkpoint, tmp_path / "s", "q")
+    report = ss.Checkpoint(checkpoint).capture(tmp_path / "s", "q")
     assert (report.epochs, report.gaps, report.damaged) == ((3, 4, 5), (0, 1, 2), ())
 
 
@@ -170,7 +170,7 @@ def test_a_folder_of_state_that_is_gone(recorded: Path, tmp_path: Path) -> None:
         with pytest.raises(
             NoStateError, match=r"no folder state/: its query keeps no state, or the folder was deleted"
         ):
-            ss.capture(checkpoint, tmp_path / "s", "q")
+            ss.Checkpoint(checkpoint).capture(tmp_path / "s", "q")
     assert not (tmp_path / "s").exists()
 
 
@@ -178,7 +178,7 @@ def test_a_follower_waits_until_the_file_is_back(recorded: Path, tmp_path: Path)
     """Its status says what is damaged."""
     checkpoint = damaged("newest state deleted", recorded / "HDFS/plain", tmp_path / "c")
     errors: list[object] = []
-    capture = ss.follow(checkpoint, tmp_path / "s", "q", on_pass=errors.append)
+    capture = ss.Checkpoint(checkpoint).follow(tmp_path / "s", "q", on_pass=errors.append)
     try:
         capture.wait(4, timeout=60)
         deadline = time.monotonic() + 60
@@ -196,7 +196,7 @@ def test_a_follower_waits_until_the_file_is_back(recorded: Path, tmp_path: Path)
 def test_a_torn_plan_does_not_stop_a_follower(recorded: Path, tmp_path: Path) -> None:
     """Neither one that is there when it starts, nor one that a driver leaves later."""
     checkpoint = damaged("offsets/6 empty", recorded / "HDFS/plain", tmp_path / "c")
-    with_stop = ss.follow(checkpoint, tmp_path / "s", "q")
+    with_stop = ss.Checkpoint(checkpoint).follow(tmp_path / "s", "q")
     assert with_stop.wait(5, timeout=60) == 5
     with_stop.stop()
     assert (with_stop.status.state, with_stop.status.error) == ("stopped", None)

@@ -1,4 +1,4 @@
-"""``ss.check`` and replays of a damaged checkpoint: the file is named, and the way out leads on."""
+"""``Checkpoint.check`` and replays of a damaged checkpoint: the file is named, and the way out leads on."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_damaged_file_is_refused(spark: SparkSession, recorded: Path, tmp_path
             ("schema emptied", "state/0/0/_metadata/schema is empty."),
         )
     ):
-        report = ss.check(build, damaged(kind, recorded / "HDFS/plain", tmp_path / str(number)), replay=1)
+        report = ss.Checkpoint(damaged(kind, recorded / "HDFS/plain", tmp_path / str(number))).check(build, replay=1)
         assert not report.ok
         assert kinds(report, "refused") == [f"damaged: {file}"]
         assert not kinds(report, "changed")
@@ -68,10 +68,10 @@ def test_code_without_state_reads_no_state(spark: SparkSession, recorded: Path, 
     """A query that was restarted with stateless code goes on; with the old code it does not."""
     checkpoint = damaged("state ends at version 3", recorded / "HDFS/plain", tmp_path / "c")
     stateful = builds(spark, recorded, "HDFS/plain")
-    refused = kinds(ss.check(stateful, checkpoint), "refused")
+    refused = kinds(ss.Checkpoint(checkpoint).check(stateful), "refused")
     assert len(refused) == 1
     assert refused[0].startswith("damaged: state ends at epoch 2, but epochs 3 to 5 are committed")
-    stateless = ss.check(builds(spark, recorded, "HDFS/stateless"), checkpoint, mode="append")
+    stateless = ss.Checkpoint(checkpoint).check(builds(spark, recorded, "HDFS/stateless"), mode="append")
     assert "damaged" not in {finding.kind for finding in stateless.findings}
     assert "damaged_unread" in {finding.kind for finding in stateless.findings}
 
@@ -79,7 +79,7 @@ def test_code_without_state_reads_no_state(spark: SparkSession, recorded: Path, 
 def test_a_rehearsal_begins_after_what_is_damaged(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
     """The report says which file keeps it from beginning earlier; Spark is not asked to read it."""
     checkpoint = damaged("state 3 deleted", recorded / "HDFS/snapshot", tmp_path / "c")
-    report = ss.check(builds(spark, recorded, "HDFS/snapshot"), checkpoint, replay=4)
+    report = ss.Checkpoint(checkpoint).check(builds(spark, recorded, "HDFS/snapshot"), replay=4)
     assert report.replayed == (4, 5)
     shorter = next(finding for finding in report.findings if finding.kind == "replay_shorter")
     assert shorter.effect == "The state of epoch 2 cannot be read: state/0/1/3.delta is missing."
@@ -91,8 +91,8 @@ def test_a_fork_at_a_damaged_epoch(recorded: Path, tmp_path: Path) -> None:
     with pytest.raises(
         EpochGoneError, match=r"epoch 5 of .* is damaged: state/0/1/6\.delta is missing\.\nFork at a comp"
     ):
-        ss.fork(checkpoint, tmp_path / "f")
-    assert ss.fork(checkpoint, tmp_path / "f", at=4).epoch == 4
+        ss.Checkpoint(checkpoint).fork(tmp_path / "f")
+    assert ss.Checkpoint(checkpoint).fork(tmp_path / "f", at=4).epoch == 4
 
 
 def totals(spark: SparkSession, checkpoint: Path) -> dict[str, int]:
@@ -119,7 +119,7 @@ def test_a_fork_makes_up_for_a_plan(spark: SparkSession, recorded: Path, tmp_pat
     checkpoint = damaged(kind, recorded / name, tmp_path / "c")
     whole = next_start(CheckpointFiles(checkpoint)).whole
     assert whole == (5 if kind == "offsets/4 deleted" else 4)
-    ss.fork(checkpoint, tmp_path / "fork", at=whole)
+    ss.Checkpoint(checkpoint).fork(tmp_path / "fork", at=whole)
     run(spark, name, recorded / "input/6", tmp_path / "fork", trigger={"availableNow": True}).awaitTermination()
     assert totals(spark, tmp_path / "fork") == expected()
 
@@ -132,9 +132,9 @@ def test_the_ways_out_lead_on(spark: SparkSession, recorded: Path, tmp_path: Pat
     source = recorded / "input/6"
     checkpoint = damaged("newest state deleted", recorded / name, tmp_path / "c")
     with pytest.raises(DamagedCheckpointError):
-        ss.capture(checkpoint, tmp_path / "s", "q")
-    ss.fork(checkpoint, tmp_path / "fork", at=4)
-    ss.restore(ss.open_store(tmp_path / "s")["q"].at(4), tmp_path / "restored", spark=spark)
+        ss.Checkpoint(checkpoint).capture(tmp_path / "s", "q")
+    ss.Checkpoint(checkpoint).fork(tmp_path / "fork", at=4)
+    ss.open_store(tmp_path / "s")["q"].at(4).restore(to=tmp_path / "restored", spark=spark)
     for started in (tmp_path / "fork", tmp_path / "restored"):
         run(spark, name, source, started, trigger={"availableNow": True}).awaitTermination()
         assert totals(spark, started) == expected()

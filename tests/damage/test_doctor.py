@@ -14,7 +14,7 @@ import streamstate as ss
 from damage.kinds import damaged, deleted
 from streamstate.command_line import main
 from streamstate.errors import DamagedCheckpointError
-from streamstate.operations.checkup import Checkup, examine
+from streamstate.operations.checkup import DoctorReport, examine
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return restarts(tmp_path_factory.mktemp("restarts"))
 
 
-def texts(found: Checkup, file: str | None = None) -> list[str]:
+def texts(found: DoctorReport, file: str | None = None) -> list[str]:
     """The findings, of one file or of all."""
     return [f"{finding.level}: {finding.text}" for finding in found.findings if file in (None, finding.file)]
 
@@ -67,12 +67,12 @@ def test_what_to_do(recorded: Path, tmp_path: Path) -> None:
     """The report says it: a backup, another checkpoint from an epoch that is whole, or from the store."""
     checkpoint = damaged("newest state deleted", recorded / "HDFS/plain", tmp_path / "c")
     with pytest.raises(DamagedCheckpointError):
-        ss.capture(checkpoint, tmp_path / "s", "q")
+        ss.Checkpoint(checkpoint).capture(tmp_path / "s", "q")
     found = examine(checkpoint, tmp_path / "s")
     file = "problem: state/0/1/6.delta is missing. Spark cannot restart. Restore the file from a backup."
     assert texts(found)[0] == file
     way_out = next(line for line in texts(found) if "Without a backup" in line)
-    assert f"from epoch 4 in a new checkpoint: ss.fork('{checkpoint}', to=…, at=4)" in way_out
+    assert f"from epoch 4 in a new checkpoint: ss.Checkpoint('{checkpoint}').fork(to=…, at=4)" in way_out
     assert f"from epoch 4 of the store: streamstate restore {tmp_path}/s q --at 4 --to PATH" in way_out
     torn = examine(damaged("offsets/6 torn", recorded / "HDFS/plain", tmp_path / "c2"))
     assert texts(torn, "offsets/6")[0].startswith(

@@ -53,8 +53,8 @@ def test_a_store_is_not_created_there(both: tuple[Path, Path], where: str) -> No
     one, two = both
     place, before = PLACES[where](one, two), everything(one.parents[1])
     actions: list[Callable[[], object]] = [
-        lambda: ss.capture(one, place, "q"),
-        lambda: ss.follow(one, place, "q"),
+        lambda: ss.Checkpoint(one).capture(place, "q"),
+        lambda: ss.Checkpoint(one).follow(place, "q"),
         lambda: examine(one, place),
         lambda: ss.shared(place, "limit", "long"),
     ]
@@ -69,7 +69,7 @@ def test_a_link_is_followed(both: tuple[Path, Path], tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(both[1])
     with pytest.raises(NotAStoreError, match=r"two"):
-        ss.capture(both[0], link / "store", "q")
+        ss.Checkpoint(both[0]).capture(link / "store", "q")
 
 
 def test_a_damaged_checkpoint_is_one_too(both: tuple[Path, Path]) -> None:
@@ -77,7 +77,7 @@ def test_a_damaged_checkpoint_is_one_too(both: tuple[Path, Path]) -> None:
     one, two = both
     (two / "metadata").unlink()
     with pytest.raises(NotAStoreError):
-        ss.capture(one, two, "q")
+        ss.Checkpoint(one).capture(two, "q")
     (one / "new").mkdir()
     for path in ("commits", "state"):
         shutil.rmtree(one / path)
@@ -87,22 +87,22 @@ def test_a_damaged_checkpoint_is_one_too(both: tuple[Path, Path]) -> None:
 
 def test_other_folders_may_hold_a_store(both: tuple[Path, Path], tmp_path: Path) -> None:
     """Beside the checkpoints, in a folder with other files, or where a store was before."""
-    assert ss.capture(both[0], tmp_path / "store", "one").epochs == (0, 1, 2, 3, 4, 5)
+    assert ss.Checkpoint(both[0]).capture(tmp_path / "store", "one").epochs == (0, 1, 2, 3, 4, 5)
     (tmp_path / "other").mkdir()
     (tmp_path / "other/metadata").write_text("of something else")
-    assert ss.capture(both[0], tmp_path / "other", "one").epochs == (0, 1, 2, 3, 4, 5)
+    assert ss.Checkpoint(both[0]).capture(tmp_path / "other", "one").epochs == (0, 1, 2, 3, 4, 5)
     shutil.move(both[1], tmp_path / "store/checkpoints")  # as an older version allowed it
-    assert ss.capture(both[0], tmp_path / "store", "one").epochs == ()
-    assert ss.capture(tmp_path / "store/checkpoints", tmp_path / "other", "two").epochs == (0, 1, 2, 3, 4, 5)
+    assert ss.Checkpoint(both[0]).capture(tmp_path / "store", "one").epochs == ()
+    assert ss.Checkpoint(tmp_path / "store/checkpoints").capture(tmp_path / "other", "two").epochs == (0, 1, 2, 3, 4, 5)
 
 
 def test_an_export_is_not_written_there(both: tuple[Path, Path], tmp_path: Path) -> None:
     """It is a Delta table as well."""
-    ss.capture(both[0], tmp_path / "store", "one")
+    ss.Checkpoint(both[0]).capture(tmp_path / "store", "one")
     before = everything(both[1])
     for place in (both[1], both[1] / "exported"):
         with pytest.raises((NotAStoreError, ss.errors.NotAnExportError)):
-            ss.export(tmp_path / "store", "one", place)
+            ss.open_store(tmp_path / "store")["one"].export(place)
     assert everything(both[1]) == before
 
 

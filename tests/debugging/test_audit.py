@@ -87,7 +87,7 @@ def test_a_deterministic_query_is_clean(spark: SparkSession, tmp_path: Path, nam
     run, query = Run(spark, tmp_path), CLEAN[name]
     run.start(query, epochs=range(EPOCHS))
     before = tree(run.checkpoint)
-    audit = ss.audit(builder(run, query), run.checkpoint, replays=1, mode=query.mode, spark=spark)
+    audit = ss.Checkpoint(run.checkpoint).audit(builder(run, query), replays=1, mode=query.mode, spark=spark)
     assert audit.clean, repr(audit)
     assert audit.first is None
     assert [(replay.partitions, replay.upto) for replay in audit.replays] == [
@@ -149,7 +149,7 @@ def test_a_divergence_is_found_and_its_cause_is_named(spark: SparkSession, tmp_p
     checkpoint = tmp_path / "checkpoint"
     run_to_the_end(frame(), checkpoint)
     (tmp_path / "rate.txt").write_text("4")
-    audit = ss.audit(frame, checkpoint, replays=1, spark=spark)
+    audit = ss.Checkpoint(checkpoint).audit(frame, replays=1, spark=spark)
     assert not audit.clean
     assert [replay.same for replay in audit.replays] == [not same_partitions, False]
     first = audit.first
@@ -196,9 +196,8 @@ def test_part_of_a_history_is_audited(
     """Replays start from the recorded state before the first epoch. With a directory, they are kept."""
     folder, frame = plain
     reported: list[tuple[str, float | None]] = []
-    audit = ss.audit(
+    audit = ss.Checkpoint(folder / "checkpoint").audit(
         frame,
-        folder / "checkpoint",
         epochs=(1, 2),
         replays=1,
         partitions=5,
@@ -222,7 +221,7 @@ def test_changed_code_is_distinguished_from_nondeterminism(
 ) -> None:
     """If the replays agree and the query has no suspects, the report suggests that the code or the input changed."""
     folder, frame = plain
-    audit = ss.audit(
+    audit = ss.Checkpoint(folder / "checkpoint").audit(
         lambda: (
             frame()
             .sparkSession.readStream.schema("k string, v long")
@@ -232,7 +231,6 @@ def test_changed_code_is_distinguished_from_nondeterminism(
             .groupBy("k")
             .agg(F.sum("v"))
         ),
-        folder / "checkpoint",
         epochs=(1, 1),
         replays=1,
         spark=spark,
@@ -255,15 +253,15 @@ def test_an_invalid_audit_is_refused_before_anything_runs(
         return lines.groupBy("value").count()
 
     with pytest.raises(EpochGoneError, match=r"cannot be replayed: 3, 4\. .*\nEpochs 0 to 2 can be replayed"):
-        ss.audit(frame, checkpoint, epochs=(2, 4), spark=spark)
+        ss.Checkpoint(checkpoint).audit(frame, epochs=(2, 4), spark=spark)
     with pytest.raises(NotReplayableError, match="socket"):
-        ss.audit(socket, checkpoint, spark=spark)
+        ss.Checkpoint(checkpoint).audit(socket, spark=spark)
     with pytest.raises(NotACheckpointError):
-        ss.audit(frame, tmp_path, spark=spark)
+        ss.Checkpoint(tmp_path).audit(frame, spark=spark)
     invalid: list[dict[str, Any]] = [{"epochs": (2, 1)}, {"replays": 0}, {"partitions": 2}, {"directory": folder}]
     for arguments in invalid:
         with pytest.raises(InvalidArgumentError):
-            ss.audit(frame, checkpoint, spark=spark, **arguments)
+            ss.Checkpoint(checkpoint).audit(frame, spark=spark, **arguments)
     assert untouched(before, checkpoint)
 
 
@@ -279,6 +277,6 @@ def test_an_interrupt_leaves_nothing_behind(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ss.audit(frame, folder / "checkpoint", spark=spark, progress=interrupt)
+        ss.Checkpoint(folder / "checkpoint").audit(frame, spark=spark, progress=interrupt)
     assert [path for path in tmp_path.iterdir() if "audit" in path.name] == []
     assert spark.streams.active == []

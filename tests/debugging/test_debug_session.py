@@ -14,13 +14,14 @@ from stepping import counting, tree, untouched
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, QueryError, UnknownTableError
 from streamstate.replay.debugging.session import watch_query
+from streamstate.reports import DebugSession, StepReport, Store
 
 
 @pytest.fixture(scope="module")
-def session(spark: SparkSession, counted: tuple[Path, Path]) -> Iterator[ss.DebugSession]:
+def session(spark: SparkSession, counted: tuple[Path, Path]) -> Iterator[DebugSession]:
     """A session over a query with epochs 0 to 4, started at epoch 1. The tests of this file share it, in order."""
     before = tree(counted[0])
-    with ss.debug(counting(spark, counted[0].parent), counted[0], at=1, name="tried") as session:
+    with ss.Checkpoint(counted[0]).debug(counting(spark, counted[0].parent), at=1, name="tried") as session:
         yield session
         directory = Path(session.checkpoint)
     assert not directory.exists()
@@ -29,7 +30,7 @@ def session(spark: SparkSession, counted: tuple[Path, Path]) -> Iterator[ss.Debu
         session.step()
 
 
-def test_a_session_starts_at_an_epoch(session: ss.DebugSession, counted: tuple[Path, Path]) -> None:
+def test_a_session_starts_at_an_epoch(session: DebugSession, counted: tuple[Path, Path]) -> None:
     """Before the first step there are only the original and the first branch."""
     assert (session.epoch, session.name, session.last, session.plan) == (1, "tried", None, None)
     original, first = session.branches()
@@ -42,7 +43,7 @@ def test_a_session_starts_at_an_epoch(session: ss.DebugSession, counted: tuple[P
     assert (first.name, first.parent, first.epoch, first.newest, first.current) == ("tried", "checkpoint", 1, 1, True)
 
 
-def test_a_step_reports_what_changed(session: ss.DebugSession) -> None:
+def test_a_step_reports_what_changed(session: DebugSession) -> None:
     """The report has the input rows, the changed keys, and the epoch's diff with its causes."""
     session.watch("max(max)")
     report = session.step()
@@ -58,7 +59,7 @@ def test_a_step_reports_what_changed(session: ss.DebugSession) -> None:
     assert "op0" in report._repr_html_()
 
 
-def test_a_step_after_going_back_starts_a_new_branch(session: ss.DebugSession, spark: SparkSession) -> None:
+def test_a_step_after_going_back_starts_a_new_branch(session: DebugSession, spark: SparkSession) -> None:
     """The old branch is kept. Going forward to an epoch that a branch already has runs nothing."""
     session.step(2)
     old_branch, rows = session.checkpoint, spark_rows(spark, session.checkpoint, "op0", 4)
@@ -75,7 +76,7 @@ def test_a_step_after_going_back_starts_a_new_branch(session: ss.DebugSession, s
     assert spark_rows(spark, session.checkpoint, "op0", 4) == rows
 
 
-def test_watches_along_the_branch(session: ss.DebugSession, store: ss.Store) -> None:
+def test_watches_along_the_branch(session: DebugSession, store: Store) -> None:
     """A watch has one value per epoch, from the branch that ran the epoch."""
     session.watch("count(*) FROM checkpoint WHERE count > 5")
     values = session.watches()
@@ -98,7 +99,7 @@ def test_watches_along_the_branch(session: ss.DebugSession, store: ss.Store) -> 
     ],
 )
 def test_an_invalid_watch_is_refused(
-    session: ss.DebugSession, expression: str, error: type[Exception], match: str
+    session: DebugSession, expression: str, error: type[Exception], match: str
 ) -> None:
     """The other watches are kept."""
     before = [*session.watches().columns]
@@ -108,7 +109,7 @@ def test_an_invalid_watch_is_refused(
 
 
 @pytest.mark.slow
-def test_running_until_a_breakpoint(session: ss.DebugSession) -> None:
+def test_running_until_a_breakpoint(session: DebugSession) -> None:
     """Conditions and keys apply to changed rows, functions to the report. A run ends with the original."""
     for condition, stops_at in (
         ("op0.k = 'only3'", 3),
@@ -125,10 +126,10 @@ def test_running_until_a_breakpoint(session: ss.DebugSession) -> None:
     assert "new_input=True" in report.reason
 
 
-def test_concurrent_steps_run_in_turn(session: ss.DebugSession) -> None:
+def test_concurrent_steps_run_in_turn(session: DebugSession) -> None:
     """Two threads run one step each, without conflict."""
     session.goto(1)
-    reports: list[ss.StepReport] = []
+    reports: list[StepReport] = []
     threads = [threading.Thread(target=lambda: reports.append(session.step())) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -139,7 +140,7 @@ def test_concurrent_steps_run_in_turn(session: ss.DebugSession) -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, -1, "2", True])
-def test_an_epoch_before_the_session_is_refused(session: ss.DebugSession, epoch: object) -> None:
+def test_an_epoch_before_the_session_is_refused(session: DebugSession, epoch: object) -> None:
     """The message names the first epoch."""
     with pytest.raises(InvalidArgumentError, match="starts at epoch 1"):
         session.goto(epoch)  # type: ignore[arg-type]
@@ -156,7 +157,7 @@ def test_a_watch_queries_the_tables_of_its_branch() -> None:
         watch_query("max(v) FROM other", "b", ["op0_left", "op0_right"])
 
 
-def test_a_failed_step_leaves_the_session_unchanged(session: ss.DebugSession) -> None:
+def test_a_failed_step_leaves_the_session_unchanged(session: DebugSession) -> None:
     """The session stays at its epoch, without an empty branch."""
     session.goto(2)
     build_query, branches = session.build_query, session.branches()

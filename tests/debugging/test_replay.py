@@ -19,7 +19,7 @@ SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 def test_the_same_code_has_the_same_result(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """No epoch of the range differs, and the original is unchanged."""
     before = tree(counted[0])
-    replay = ss.replay(counting(spark, counted[0].parent), counted[0], tmp_path / "again", epochs=(2, 4))
+    replay = ss.Checkpoint(counted[0]).replay(counting(spark, counted[0].parent), to=tmp_path / "again", epochs=(2, 4))
     assert [run.epoch for run in replay.steps.epochs] == [2, 3, 4]
     assert replay.same
     assert replay.comparison.first is None
@@ -32,8 +32,8 @@ def test_the_same_code_has_the_same_result(spark: SparkSession, counted: tuple[P
 def test_the_first_difference_of_changed_code(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """The comparison names the first epoch and key that differ; both histories are in the given store."""
     build = counting(spark, counted[0].parent, where="k <> 'only3'")
-    replay = ss.replay(
-        build, counted[0], tmp_path / "changed", epochs=range(2, 5), store=tmp_path / "store", name="less"
+    replay = ss.Checkpoint(counted[0]).replay(
+        build, to=tmp_path / "changed", epochs=range(2, 5), store=tmp_path / "store", name="less"
     )
     first = replay.comparison.first
     assert first is not None
@@ -50,7 +50,7 @@ def test_a_replay_from_epoch_0_starts_without_state(
 ) -> None:
     """It can have another number of partitions, which the first epoch fixes, with the same states."""
     build = counting(spark, counted[0].parent)
-    replay = ss.replay(build, counted[0], tmp_path / "again", epochs=(0, 2), conf={SHUFFLE_PARTITIONS: 3})
+    replay = ss.Checkpoint(counted[0]).replay(build, to=tmp_path / "again", epochs=(0, 2), conf={SHUFFLE_PARTITIONS: 3})
     assert replay.same
     assert (replay.fork.epoch, replay.steps.epoch) == (-1, 2)
     assert CheckpointFiles(replay.fork).partitions(2) == 3
@@ -82,7 +82,7 @@ def test_invalid_arguments_leave_nothing_behind(
 ) -> None:
     """No fork is left."""
     with pytest.raises(error, match=match):
-        ss.replay(counting(spark, counted[0].parent), counted[0], tmp_path / "new", **arguments)  # type: ignore[arg-type]
+        ss.Checkpoint(counted[0]).replay(counting(spark, counted[0].parent), to=tmp_path / "new", **arguments)  # type: ignore[arg-type]
     assert not (tmp_path / "new").exists()
 
 
@@ -92,7 +92,7 @@ def test_an_existing_checkpoint_is_refused(spark: SparkSession, counted: tuple[P
     (tmp_path / "new/file").touch()
     for epochs in ((0, 1), (2, 3)):
         with pytest.raises(ForkError, match="already exists"):
-            ss.replay(counting(spark, counted[0].parent), counted[0], tmp_path / "new", epochs=epochs)
+            ss.Checkpoint(counted[0]).replay(counting(spark, counted[0].parent), to=tmp_path / "new", epochs=epochs)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
 
 
@@ -102,7 +102,7 @@ def test_a_replay_with_another_number_of_partitions(
 ) -> None:
     """A replay from a later epoch repartitions the state first, with the same result."""
     build = counting(spark, counted[0].parent)
-    replay = ss.replay(build, counted[0], tmp_path / "spread", epochs=(2, 3), partitions=3)
+    replay = ss.Checkpoint(counted[0]).replay(build, to=tmp_path / "spread", epochs=(2, 3), partitions=3)
     assert replay.same
     assert [(run.epoch, run.input) for run in replay.steps.epochs] == [(2, "original"), (3, "original")]
     assert CheckpointFiles(replay.fork).partitions(3) == 3

@@ -96,60 +96,60 @@ def test_steps_across_compactions_of_the_source_log(spark: SparkSession, tmp_pat
     # Spark deletes compacted entries after ten minutes.
     for batch in range(19):
         (run.checkpoint / f"sources/0/{batch}").unlink(missing_ok=True)
-    fork = ss.fork(run.checkpoint, tmp_path / "fork", at=3)
-    report = ss.step(builder(run, query, settings), fork, epochs=50, mode=query.mode)
+    fork = ss.Checkpoint(run.checkpoint).fork(tmp_path / "fork", at=3)
+    report = ss.Checkpoint(fork).step(builder(run, query, settings), epochs=50, mode=query.mode)
     assert (report.stopped, report.epoch, len(report.epochs)) == ("end", 21, 18)
     log = {file.name for file in Path(fork, "sources/0").iterdir() if not file.name.startswith(".")}
     assert {"9.compact", "19.compact", "21"} <= log
     for epoch in (9, 10, 20, 21):
-        assert spark_rows(spark, fork.checkpoint, "op0", epoch) == spark_rows(spark, run.checkpoint, "op0", epoch)
+        assert spark_rows(spark, fork.path, "op0", epoch) == spark_rows(spark, run.checkpoint, "op0", epoch)
 
 
 def test_a_repartitioning_is_repeated(spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """If the original only repartitioned its state in an epoch, so does the fork."""
     build = counting(spark, counted[0].parent)
-    original = ss.fork(counted[0], tmp_path / "original", at=2)
-    ss.rescale(original.checkpoint, 3, spark=spark)
-    fork = ss.fork(original, tmp_path / "fork", at=2)
-    report = ss.step(build, fork, original=original)
+    original = ss.Checkpoint(counted[0]).fork(tmp_path / "original", at=2)
+    original.rescale(3, spark=spark)
+    fork = ss.Checkpoint(original).fork(tmp_path / "fork", at=2)
+    report = ss.Checkpoint(fork).step(build, original=original)
     assert [(result.epoch, result.input) for result in report.epochs] == [(3, "none")]
     assert CheckpointFiles(fork).partitions(3) == 3
-    assert spark_rows(spark, fork.checkpoint, "op0", 3) == spark_rows(spark, counted[0], "op0", 2)
+    assert spark_rows(spark, fork.path, "op0", 3) == spark_rows(spark, counted[0], "op0", 2)
 
 
 def test_a_fork_continues_with_new_input(spark: SparkSession, tmp_path: Path) -> None:
     """New input is allowed after the original's end. The fork can no longer follow the original then."""
     run, query = Run(spark, tmp_path), OTHERS["distinct"]
     run.start(query, epochs=range(2))
-    build, fork = builder(run, query), ss.fork(run.checkpoint, tmp_path / "fork", at=0)
-    ended = ss.step(build, fork, epochs=2, mode="append")
+    build, fork = builder(run, query), ss.Checkpoint(run.checkpoint).fork(tmp_path / "fork", at=0)
+    ended = ss.Checkpoint(fork).step(build, epochs=2, mode="append")
     assert (ended.stopped, ended.epoch) == ("end", 1)
     run.inputs.add(rows(2))
     run.inputs.add(rows(3))
-    more = ss.step(build, fork, new_input=True, mode="append")
+    more = ss.Checkpoint(fork).step(build, new_input=True, mode="append")
     assert [(result.epoch, result.input, result.input_rows) for result in more.epochs] == [(2, "new", 22)]
-    no_input = ss.step(build, fork, new_input=True, mode="append")
+    no_input = ss.Checkpoint(fork).step(build, new_input=True, mode="append")
     assert (no_input.stopped, no_input.epoch, CheckpointFiles(fork).begun()[-1]) == ("end", 2, 2)
     run.start(query, epochs=range(0))
     assert CheckpointFiles(run.checkpoint).committed()[-1] == 3
     with pytest.raises(ForkError, match="has read other input"):
-        ss.step(build, fork, mode="append")
+        ss.Checkpoint(fork).step(build, mode="append")
 
 
 def test_a_captured_fork_starts_where_it_was_forked(
     spark: SparkSession, counted: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """Epochs before the fork are not gaps. The store records the parent, and the report has the input rows."""
-    ss.capture(counted[0], tmp_path / "store", "counts", spark=spark)
-    fork = ss.fork(counted[0], tmp_path / "fork", at=2)
-    report = ss.step(counting(spark, counted[0].parent), fork, store=tmp_path / "store", name="what_if")
+    ss.Checkpoint(counted[0]).capture(tmp_path / "store", "counts", spark=spark)
+    fork = ss.Checkpoint(counted[0]).fork(tmp_path / "fork", at=2)
+    report = ss.Checkpoint(fork).step(counting(spark, counted[0].parent), store=tmp_path / "store", name="what_if")
     history = ss.open_store(tmp_path / "store")["what_if"]
     epochs = history.epochs()
     assert epochs[["epoch", "status"]].to_numpy().tolist() == [[2, "captured"], [3, "captured"]]
     assert epochs["input_rows"].to_list()[1] == report.epochs[0].input_rows
     assert [(branch.name, branch.parent, branch.epoch) for branch in history.forks()] == [("what_if", "counts", 2)]
     assert report.history.name == "what_if"
-    capture = ss.follow(fork, tmp_path / "followed", "f", spark=spark)
+    capture = ss.Checkpoint(fork).follow(tmp_path / "followed", "f", spark=spark)
     try:
         assert capture.wait(timeout=300) == 3
     finally:
@@ -161,11 +161,11 @@ def test_results_go_to_the_forks_own_sink(spark: SparkSession, tmp_path: Path) -
     """A given sink has a folder for each epoch."""
     run, query = Run(spark, tmp_path), WINDOWS["tumbling window, append"]
     run.start(query, epochs=range(4))
-    fork = ss.fork(run.checkpoint, tmp_path / "fork", at=1)
+    fork = ss.Checkpoint(run.checkpoint).fork(tmp_path / "fork", at=1)
     sink = f"parquet:{tmp_path}/out"
     build = builder(run, query)
-    report = ss.step(build, fork, epochs=1, mode="append", sink=sink)
-    assert ss.step(build, fork, mode="append", sink=sink).epoch == report.epoch + 1 == 3
+    report = ss.Checkpoint(fork).step(build, epochs=1, mode="append", sink=sink)
+    assert ss.Checkpoint(fork).step(build, mode="append", sink=sink).epoch == report.epoch + 1 == 3
     assert {row["epoch"] for row in spark.read.parquet(str(tmp_path / "out")).select("epoch").distinct().collect()} == {
         2,
         3,

@@ -29,6 +29,7 @@ from streamstate.errors import (
 )
 from streamstate.replay.stepping.fork_folder import LOCK_FILE
 from streamstate.replay.stepping.run_batch import active_queries
+from streamstate.reports import Fork
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE
 
@@ -36,10 +37,10 @@ Build = Callable[[], DataFrame]
 
 
 @pytest.fixture
-def fork(counted: tuple[Path, Path], tmp_path: Path) -> Iterator[ss.Fork]:
+def fork(counted: tuple[Path, Path], tmp_path: Path) -> Iterator[Fork]:
     """A fork at epoch 1 of five epochs. The original must be unchanged after the test."""
     before = tree(counted[0])
-    yield ss.fork(counted[0], tmp_path / "fork", at=1)
+    yield ss.Checkpoint(counted[0]).fork(tmp_path / "fork", at=1)
     assert untouched(before, counted[0])
 
 
@@ -49,11 +50,11 @@ def build(spark: SparkSession, counted: tuple[Path, Path]) -> Build:
     return counting(spark, counted[0].parent)
 
 
-def refused(build: Build, fork: ss.Fork, error: type[Exception], match: str, **arguments: Any) -> None:
+def refused(build: Build, fork: Fork, error: type[Exception], match: str, **arguments: Any) -> None:
     """Check that a step raises an error and leaves the fork unchanged."""
     before = tree(Path(fork))
     with pytest.raises(error, match=match):
-        ss.step(build, fork, **arguments)
+        fork.step(build, **arguments)
     assert tree(Path(fork)) == before
     assert not Path(fork, LOCK_FILE).exists()
 
@@ -72,13 +73,13 @@ def refused(build: Build, fork: ss.Fork, error: type[Exception], match: str, **a
     ],
 )
 def test_invalid_arguments_are_refused(
-    build: Build, fork: ss.Fork, arguments: dict[str, Any], error: type[Exception], match: str
+    build: Build, fork: Fork, arguments: dict[str, Any], error: type[Exception], match: str
 ) -> None:
     """No epoch runs. The message says what is expected."""
     refused(build, fork, error, match, **arguments)
 
 
-def test_a_sink_with_other_files_is_refused(build: Build, fork: ss.Fork, tmp_path: Path) -> None:
+def test_a_sink_with_other_files_is_refused(build: Build, fork: Fork, tmp_path: Path) -> None:
     """It may be the original's sink."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out/part-0.parquet").touch()
@@ -88,44 +89,44 @@ def test_a_sink_with_other_files_is_refused(build: Build, fork: ss.Fork, tmp_pat
 def test_only_forks_are_stepped(build: Build, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """Other queries, copies of a checkpoint and the original itself are refused."""
     with pytest.raises(ForkError, match="is not a fork"):
-        ss.step(build, counted[0])
+        ss.Checkpoint(counted[0]).step(build)
     with pytest.raises(ForkError, match="the original itself"):
-        ss.step(build, counted[0], original=counted[0])
+        ss.Checkpoint(counted[0]).step(build, original=counted[0])
     shutil.copytree(counted[0], tmp_path / "copy")
     with pytest.raises(ForkError, match="it is a copy"):
-        ss.step(build, tmp_path / "copy", original=counted[0])
+        ss.Checkpoint(tmp_path / "copy").step(build, original=counted[0])
 
 
-def test_forks_that_name_each_other_as_parents_are_refused(build: Build, fork: ss.Fork, tmp_path: Path) -> None:
+def test_forks_that_name_each_other_as_parents_are_refused(build: Build, fork: Fork, tmp_path: Path) -> None:
     """The search for the original ends with an error."""
-    second = ss.fork(fork, tmp_path / "second")
+    second = fork.fork(tmp_path / "second")
     record = Path(fork, FORK_FILE)
-    record.write_text(record.read_text().replace(fork.original, str(second)))
+    record.write_text(record.read_text().replace(str(fork.original), str(second)))
     refused(build, second, ForkError, "name each other as their parents")
 
 
-def test_a_fork_whose_query_is_running_is_refused(build: Build, fork: ss.Fork) -> None:
+def test_a_fork_whose_query_is_running_is_refused(build: Build, fork: Fork) -> None:
     """A step would stop that query."""
     writer = build().writeStream.format("noop").outputMode("update").option("checkpointLocation", str(fork))
     query = writer.start()
     try:
         query.processAllAvailable()
         with pytest.raises(QueryError, match="is running"):
-            ss.step(build, fork)
+            fork.step(build)
     finally:
         query.stop()
 
 
-def test_a_fork_that_another_process_steps_is_refused(build: Build, fork: ss.Fork) -> None:
+def test_a_fork_that_another_process_steps_is_refused(build: Build, fork: Fork) -> None:
     """The lock of a dead process is taken over."""
     Path(fork, LOCK_FILE).write_text(f'{{"process": {os.getppid()}, "host": "{os.uname().nodename}"}}')
     with pytest.raises(QueryError, match=f"by process {os.getppid()}"):
-        ss.step(build, fork)
+        fork.step(build)
     Path(fork, LOCK_FILE).write_text(f'{{"process": 999999999, "host": "{os.uname().nodename}"}}')
-    assert ss.step(build, fork).epoch == 2
+    assert fork.step(build).epoch == 2
 
 
-def test_other_sources_are_refused(spark: SparkSession, build: Build, fork: ss.Fork) -> None:
+def test_other_sources_are_refused(spark: SparkSession, build: Build, fork: Fork) -> None:
     """The sources must match the original's in number and kind."""
     rate = spark.readStream.format("rate")
     socket = spark.readStream.format("socket").options(host="localhost", port="1")
@@ -136,7 +137,7 @@ def test_other_sources_are_refused(spark: SparkSession, build: Build, fork: ss.F
 
 
 def test_a_source_that_deletes_its_input_is_refused(
-    spark: SparkSession, counted: tuple[Path, Path], fork: ss.Fork
+    spark: SparkSession, counted: tuple[Path, Path], fork: Fork
 ) -> None:
     """The files are also the original's input."""
     reader = spark.readStream.schema("k string, v long").option("cleanSource", "delete")
@@ -149,16 +150,16 @@ def test_a_source_that_deletes_its_input_is_refused(
 
 
 def test_code_whose_state_does_not_fit_is_refused(
-    spark: SparkSession, counted: tuple[Path, Path], build: Build, fork: ss.Fork
+    spark: SparkSession, counted: tuple[Path, Path], build: Build, fork: Fork
 ) -> None:
     """The message explains Spark's error. The fork is unchanged, and the original code can still step it."""
     changed = counting(spark, counted[0].parent, "min(v) AS least")
     refused(changed, fork, QueryError, "does not fit")
     refused(lambda: changed().dropDuplicates(["k"]), fork, QueryError, "The fork is unchanged", mode="append")
-    assert ss.step(build, fork).epoch == 2
+    assert fork.step(build).epoch == 2
 
 
-def test_an_error_in_the_query(build: Build, fork: ss.Fork) -> None:
+def test_an_error_in_the_query(build: Build, fork: Fork) -> None:
     """It is raised with its cause. With until="error", it is in the report instead."""
 
     @F.udf("long")
@@ -170,18 +171,18 @@ def test_an_error_in_the_query(build: Build, fork: ss.Fork) -> None:
 
     before = tree(Path(fork))
     with pytest.raises(QueryError, match="ValueError: cannot take") as raised:
-        ss.step(broken, fork)
+        fork.step(broken)
     assert raised.value.__cause__ is not None
-    report = ss.step(broken, fork, epochs=3, until="error")
+    report = fork.step(broken, epochs=3, until="error")
     assert (report.stopped, report.epoch, report.epochs) == ("error", 1, ())
     assert isinstance(report.error, QueryError)
     assert tree(Path(fork)) == before
-    assert ss.step(build, fork).epoch == 2
+    assert fork.step(build).epoch == 2
 
 
 @pytest.mark.parametrize("late", [pytest.param(2, marks=pytest.mark.exhaustive), 3])
 def test_a_step_whose_python_process_comes_too_late_is_started_again(
-    build: Build, fork: ss.Fork, tmp_path: Path, late: int
+    build: Build, fork: Fork, tmp_path: Path, late: int
 ) -> None:
     """Twice; a busy machine needs longer for such a process than Spark waits. Then the step fails."""
     starts = tmp_path / "starts"
@@ -199,14 +200,14 @@ def test_a_step_whose_python_process_comes_too_late_is_started_again(
         return build().coalesce(1).withColumn("n", too_late("n"))
 
     if late == 2:
-        assert ss.step(slow, fork).epoch == 2
+        assert fork.step(slow).epoch == 2
     else:
         refused(slow, fork, QueryError, "failed to connect back")
     assert starts.stat().st_size >= 3
 
 
 @pytest.mark.slow
-def test_an_interrupt_stops_the_query(spark: SparkSession, build: Build, fork: ss.Fork, tmp_path: Path) -> None:
+def test_an_interrupt_stops_the_query(spark: SparkSession, build: Build, fork: Fork, tmp_path: Path) -> None:
     """The fork is unchanged, and can be stepped again."""
     running = str(tmp_path / "running")
 
@@ -225,19 +226,19 @@ def test_an_interrupt_stops_the_query(spark: SparkSession, build: Build, fork: s
     threading.Thread(target=interrupt, daemon=True).start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            ss.step(lambda: build().withColumn("n", never("n")), fork)
+            fork.step(lambda: build().withColumn("n", never("n")))
     finally:
         signal.signal(signal.SIGINT, handler)
     assert fork.query_id not in active_queries(spark)
     assert tree(Path(fork)) == before
-    assert ss.step(build, fork).epoch == 2
+    assert fork.step(build).epoch == 2
 
 
-def test_files_of_a_killed_step_are_removed(build: Build, fork: ss.Fork, counted: tuple[Path, Path]) -> None:
+def test_files_of_a_killed_step_are_removed(build: Build, fork: Fork, counted: tuple[Path, Path]) -> None:
     """The next step removes them."""
     shutil.copy(counted[0] / "offsets/2", Path(fork, "offsets/2"))
     (Path(fork) / "state/0/0/3_00000000-0000-0000-0000-000000000000.changelog").write_bytes(b"half")
-    report = ss.step(build, fork)
+    report = fork.step(build)
     assert (report.stopped, report.epoch) == ("done", 2)
     assert not [*Path(fork).rglob("3_00000000*")]
 
@@ -251,7 +252,7 @@ def copied(counted: tuple[Path, Path], tmp_path: Path) -> Path:
 
 def test_a_step_to_a_purged_epoch_is_refused(build: Build, copied: Path, tmp_path: Path) -> None:
     """The message names the remaining epochs."""
-    fork = ss.fork(copied, tmp_path / "fork", at=1)
+    fork = ss.Checkpoint(copied).fork(tmp_path / "fork", at=1)
     for epoch in range(3):
         (copied / f"offsets/{epoch}").unlink()
     refused(build, fork, EpochGoneError, "epochs 3 to 4 are left")
@@ -260,8 +261,8 @@ def test_a_step_to_a_purged_epoch_is_refused(build: Build, copied: Path, tmp_pat
 def test_a_step_to_an_uncommitted_epoch(build: Build, copied: Path, tmp_path: Path) -> None:
     """It can be run as the last epoch, and the report says that the original never committed it."""
     (copied / "commits/4").unlink()
-    fork = ss.fork(copied, tmp_path / "fork", at=3)
-    report = ss.step(build, fork, epochs=2)
+    fork = ss.Checkpoint(copied).fork(tmp_path / "fork", at=3)
+    report = fork.step(build, epochs=2)
     assert [(run.epoch, run.input) for run in report.epochs] == [(4, "planned")]
     assert report.stopped == "end"
     assert "never committed" in repr(report)
@@ -279,9 +280,9 @@ def test_missing_input_files_are_named(spark: SparkSession, tmp_path: Path) -> N
     writer.option("checkpointLocation", str(tmp_path / "original")).trigger(
         availableNow=True
     ).start().awaitTermination()
-    fork = ss.fork(tmp_path / "original", tmp_path / "fork", at=0)
+    fork = ss.Checkpoint(tmp_path / "original").fork(tmp_path / "fork", at=0)
     (tmp_path / "input/a file 1.parquet").rename(tmp_path / "away")
     refused(build, fork, NotReplayableError, "input/a file 1.parquet")
     (tmp_path / "away").rename(tmp_path / "input/a file 1.parquet")
-    assert ss.step(build, fork).epoch == 1
+    assert fork.step(build).epoch == 1
     assert CheckpointFiles(fork).committed() == [0, 1]

@@ -1,6 +1,7 @@
 """The names and files that the examples of the documentation take for granted.
 
-An example says ``ss.capture("checkpoints/delays", "store")`` or ``delays.at(12)`` and does not define everything again.
+An example says ``ss.Checkpoint("checkpoints/delays").capture("store")`` or ``delays.at(12)`` and does not define
+everything again.
 So each page runs in a folder with ``store``, ``checkpoints`` and ``flights`` (see ``recorded/examples.py``). A name
 that an example uses without defining it is looked up in :class:`World`.
 """
@@ -18,6 +19,7 @@ import pytest
 from recorded import examples
 
 import streamstate as ss
+from streamstate.reports import Store
 from streamstate.widgets.view import close_all
 
 
@@ -27,7 +29,7 @@ class World:
     ss = ss
 
     @cached_property
-    def store(self) -> ss.Store:
+    def store(self) -> Store:
         """The opened store."""
         return ss.open_store("store")
 

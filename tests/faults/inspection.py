@@ -15,6 +15,7 @@ from oracle import captured_rows
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, NotAStoreError, StreamStateError, UnknownNameError
+from streamstate.reports import History, Snapshot
 
 QUERY = "q"
 """The name of the captured query in every store."""
@@ -112,7 +113,7 @@ def _is_prefix(given: list[int], at_least: int, at_most: int) -> bool:
     return given == list(range(len(given))) and at_least <= len(given) <= at_most
 
 
-def _ask_states(findings: Findings, history: ss.History, expected: Expected, table: str) -> None:
+def _ask_states(findings: Findings, history: History, expected: Expected, table: str) -> None:
     # Newest first, as a reader would: the older epochs are then loaded already.
     for epoch in reversed(range(findings.visible)):
         rows, where, at = expected.states[table][epoch], f"{table} at {epoch}", partial(history.at, epoch)
@@ -122,25 +123,25 @@ def _ask_states(findings: Findings, history: ss.History, expected: Expected, tab
         findings.ask(f"{where}: manifest", partial(_counted, at, table), len(rows))
 
 
-def _tables(at: Callable[[], ss.Snapshot]) -> list[str]:
+def _tables(at: Callable[[], Snapshot]) -> list[str]:
     return sorted(at().tables())
 
 
-def _rows(at: Callable[[], ss.Snapshot], table: str, width: int) -> Rows:
+def _rows(at: Callable[[], Snapshot], table: str, width: int) -> Rows:
     found = captured_rows(at().table(table))
     assert set(found.values()) <= {1}, "a row is duplicated"
     return keyed(found, width)
 
 
-def _count(at: Callable[[], ss.Snapshot], table: str) -> int:
+def _count(at: Callable[[], Snapshot], table: str) -> int:
     return at().table(table).count()
 
 
-def _counted(at: Callable[[], ss.Snapshot], table: str) -> int:
+def _counted(at: Callable[[], Snapshot], table: str) -> int:
     return at().rows()[table]
 
 
-def _ask_diffs(findings: Findings, history: ss.History, expected: Expected, table: str) -> None:
+def _ask_diffs(findings: Findings, history: History, expected: Expected, table: str) -> None:
     for epoch in range(1, findings.visible):
         old, new = expected.states[table][epoch - 1 : epoch + 1]
         changed = {key: [old[key], new[key]] for key in old.keys() & new.keys() if old[key] != new[key]}
@@ -156,7 +157,7 @@ def _ask_diffs(findings: Findings, history: ss.History, expected: Expected, tabl
         )
 
 
-def _diff(history: ss.History, epoch: int, table: str, width: int) -> dict[str, dict[str, Any]]:
+def _diff(history: History, epoch: int, table: str, width: int) -> dict[str, dict[str, Any]]:
     diff = history.diff(epoch - 1, epoch, table)
     return {
         "added": {_text(row[:width]): _text(row[width:]) for row in _listed(diff.added)},
@@ -167,7 +168,7 @@ def _diff(history: ss.History, epoch: int, table: str, width: int) -> dict[str, 
     }
 
 
-def _ask_keys(findings: Findings, history: ss.History, expected: Expected, table: str) -> None:
+def _ask_keys(findings: Findings, history: History, expected: Expected, table: str) -> None:
     """The histories of three keys, folded epoch by epoch."""
     states = expected.states[table][: findings.visible]
     keys = sorted({key for state in states for key in state})
@@ -179,7 +180,7 @@ def _ask_keys(findings: Findings, history: ss.History, expected: Expected, table
         )
 
 
-def _folded(history: ss.History, table: str, key: list[Any], epochs: int) -> list[str | None]:
+def _folded(history: History, table: str, key: list[Any], epochs: int) -> list[str | None]:
     names = history.live().table(table).key_columns
     found = history.key_history(table, **dict(zip(names, key, strict=True)))
     at: list[str | None] = []

@@ -46,7 +46,7 @@ def capture(
     table.CHECKPOINT_INTERVAL = log_checkpoint_every
     if control is not None:
         arm(Path(control))
-    report = ss.capture(checkpoint, store, QUERY, spark=spark)
+    report = ss.Checkpoint(checkpoint).capture(store, QUERY, spark=spark)
     return {"epochs": list(report.epochs), "gaps": list(report.gaps), "by_spark": dict(report.by_spark)}
 
 
@@ -55,7 +55,7 @@ def merge(store: str, control: str | None = None) -> dict[str, Any]:
     maintenance._MANY = 2
     if control is not None:
         arm(Path(control))
-    return {"merged": [table.files_before - table.files_after for table in ss.compact(store, QUERY)]}
+    return {"merged": [table.files_before - table.files_after for table in ss.open_store(store)[QUERY].compact()]}
 
 
 def read_and_capture(checkpoint: str, store: str, expected: str, epochs: int) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def read_and_capture(checkpoint: str, store: str, expected: str, epochs: int) ->
     ended: str | None = None
     unclear = False
     try:
-        ss.capture(checkpoint, store, QUERY, spark=attached())
+        ss.Checkpoint(checkpoint).capture(store, QUERY, spark=attached())
     except BaseException as error:  # noqa: BLE001 — a panic in Rust is no Exception, and is what is looked for
         ended, unclear = f"{type(error).__name__}: {error}", not isinstance(error, StreamStateError)
     after = inspect(store, known, epochs if ended else known.epochs)

@@ -95,7 +95,7 @@ def captured(checkpoint: Path, folder: Path) -> Rows:
     """The rows that a capture takes."""
     import streamstate as ss
 
-    ss.capture(checkpoint, folder / "store", "q")
+    ss.Checkpoint(checkpoint).capture(folder / "store", "q")
     return rows_of(folder / "store")
 
 
@@ -108,7 +108,7 @@ def uses(checkpoint: Path, folder: Path) -> dict[str, Callable[[], Rows | None]]
         str(examine(checkpoint))
 
     def forked() -> None:
-        ss.fork(checkpoint, folder / "fork", at=2)
+        ss.Checkpoint(checkpoint).fork(folder / "fork", at=2)
 
     return {"doctor": examined, "capture": lambda: captured(checkpoint, folder), "fork": forked}
 

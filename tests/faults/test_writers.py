@@ -33,7 +33,7 @@ spark = ss.session(**{"spark.sql.shuffle.partitions": "1", "spark.driver.memory"
                       "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
 print("ready", flush=True)
 sys.stdin.readline()
-ss.capture(sys.argv[1], sys.argv[2], "q", spark=spark)
+ss.Checkpoint(sys.argv[1]).capture(sys.argv[2], "q", spark=spark)
 spark.stop()
 """
 

@@ -12,6 +12,7 @@ from input_files import in_turn
 from pyspark.sql import functions as F
 
 import streamstate as ss
+from streamstate.reports import History
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +59,7 @@ def right_of(source: Source) -> DataFrame:
     return source("right", "1 hour").select(*columns)
 
 
-def run(query: DataFrame, folder: Path, mode: str) -> tuple[ss.History, dict[int, Any]]:
+def run(query: DataFrame, folder: Path, mode: str) -> tuple[History, dict[int, Any]]:
     """Run a query over all files; its history, and Spark's progress by epoch."""
     running = ss.start(query, "q", folder / "store", mode=mode, trigger="available-now")
     assert running.query is not None
@@ -69,7 +70,7 @@ def run(query: DataFrame, folder: Path, mode: str) -> tuple[ss.History, dict[int
     return ss.open_store(folder / "store")["q"], progress
 
 
-def watermark_before(history: ss.History, epoch: int) -> pd.Timestamp:
+def watermark_before(history: History, epoch: int) -> pd.Timestamp:
     """What rows of an epoch had to be later than."""
     return pd.Timestamp((history.at(epoch - 1).watermark if epoch else None) or pd.Timestamp(0, tz="UTC"))
 

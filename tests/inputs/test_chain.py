@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 
 from inputs.streams import EPOCHS, JOINED, START, ids, read, right_of, rows_of_file, run, watermark_before, write_files
 from streamstate.errors import EpochGoneError
+from streamstate.reports import History
 from streamstate.snapshots.store.registry import required_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    import streamstate as ss
     from streamstate import Late
 
 
@@ -31,7 +31,7 @@ def repeated(epochs: int) -> list[pd.DataFrame]:
     return [pd.concat([rows, more]) for rows, more in zip(files, again, strict=True)]
 
 
-def first_seen(history: ss.History, files: list[pd.DataFrame]) -> list[pd.DataFrame]:
+def first_seen(history: History, files: list[pd.DataFrame]) -> list[pd.DataFrame]:
     """The rows of each file whose id is new, without late ones."""
     found: list[pd.DataFrame] = []
     seen: set[int] = set()
@@ -47,7 +47,7 @@ def files_of(folder: str) -> dict[str, int]:
     return {str(file): file.stat().st_mtime_ns for file in Path(folder).rglob("*") if file.is_file()}
 
 
-def check_windows(history: ss.History, epoch: int, rows: pd.DataFrame, watermark: pd.Timestamp) -> Late:
+def check_windows(history: History, epoch: int, rows: pd.DataFrame, watermark: pd.Timestamp) -> Late:
     """The rows of two hours, and the late ones, as ``why`` and ``late`` have them."""
     is_late = rows.ts.dt.floor("1h") + pd.Timedelta("1h") <= watermark
     for hours in {0, epoch}:
@@ -149,7 +149,7 @@ def test_windows_above_windows(spark: SparkSession, tmp_path: Path) -> None:
             assert sorted(zip(found.n, found.most, strict=True)) == sorted(counted.itertuples(index=False, name=None))
 
 
-def on_time(history: ss.History, files: list[pd.DataFrame], ends: pd.Timedelta | None = None) -> pd.DataFrame:
+def on_time(history: History, files: list[pd.DataFrame], ends: pd.Timedelta | None = None) -> pd.DataFrame:
     """The rows that were not late, by their time or the end of their window, with their epoch."""
     found = []
     for epoch, rows in enumerate(files):

@@ -55,7 +55,7 @@ def test_what_came_in_is_known_once_a_query_is_described(spark: SparkSession, tm
     """Whatever its operator; the output mode is found."""
     case = CASES[name]
     run, build = attached(spark, tmp_path, case.query)
-    ss.describe(run.store, "q", build)
+    ss.open_store(run.store)["q"].describe(build)
     plan = run.history.recorded.plans.at(1)
     assert plan is not None
     assert plan.mode == case.query.mode
@@ -88,10 +88,10 @@ def mode_of(store: Path) -> str | None:
 def test_a_mode_that_matters_has_to_be_given_once(stream: DataFrame, store: Path) -> None:
     """A checkpoint does not record it; later it is taken from the plan that is recorded."""
     with pytest.raises(InvalidArgumentError, match=r"not known[^$]*started with: update, append or complete"):
-        ss.describe(store, "q", lambda: windowed(stream))
+        ss.open_store(store)["q"].describe(lambda: windowed(stream))
     assert mode_of(store) is None
-    ss.describe(store, "q", lambda: windowed(stream), mode="append")
-    ss.describe(store, "q", lambda: windowed(stream.where("v > 3")))
+    ss.open_store(store)["q"].describe(lambda: windowed(stream), mode="append")
+    ss.open_store(store)["q"].describe(lambda: windowed(stream.where("v > 3")))
     assert mode_of(store) == "append"
 
 
@@ -108,20 +108,20 @@ def test_a_mode_that_matters_has_to_be_given_once(stream: DataFrame, store: Path
 )
 def test_a_mode_that_does_not_matter_is_found(stream: DataFrame, store: Path, build: Build, mode: str) -> None:
     """Spark accepts only one, or the state is the same in each that it accepts."""
-    ss.describe(store, "q", lambda: build(stream))
+    ss.open_store(store)["q"].describe(lambda: build(stream))
     assert mode_of(store) == mode
 
 
 def test_a_mode_that_spark_refuses_is_refused(stream: DataFrame, store: Path) -> None:
     """The error says which ones it accepts."""
     with pytest.raises(QueryError, match=r"refuses mode update for this query: LeftOuter join[^$]*Use mode append\."):
-        ss.describe(store, "q", lambda: JOINS["left_outer"].build(stream), mode="update")
+        ss.open_store(store)["q"].describe(lambda: JOINS["left_outer"].build(stream), mode="update")
     with pytest.raises(QueryError, match="cannot run this as a streaming query"):
-        ss.describe(store, "q", lambda: stream.orderBy("k").dropDuplicates(["k"]))
+        ss.open_store(store)["q"].describe(lambda: stream.orderBy("k").dropDuplicates(["k"]))
     assert mode_of(store) is None
     unchecked = stream.sparkSession
     unchecked.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
-    ss.describe(store, "q", lambda: aggregated("sum(v)").build(stream), mode="append")
+    ss.open_store(store)["q"].describe(lambda: aggregated("sum(v)").build(stream), mode="append")
     assert mode_of(store) == "append"
 
 
@@ -143,4 +143,4 @@ def test_code_with_another_operator_or_key_is_refused(spark: SparkSession, tmp_p
         ),
     ):
         with pytest.raises(QueryError, match=message):
-            ss.describe(store, "q", build)
+            ss.open_store(store)["q"].describe(build)

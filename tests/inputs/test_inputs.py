@@ -20,6 +20,7 @@ from streamstate.errors import (
     NotReplayableError,
     UnknownEpochError,
 )
+from streamstate.reports import History
 from streamstate.snapshots.store.query_plans import live_plan
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def sources(spark: SparkSession, tmp_path: Path) -> Sources:
     return Sources(spark, tmp_path / "files")
 
 
-def captured(frame: DataFrame, folder: Path) -> tuple[ss.History, dict[int, int]]:
+def captured(frame: DataFrame, folder: Path) -> tuple[History, dict[int, int]]:
     """A query's history, and the rows that Spark says it read in each epoch."""
     running = ss.start(frame, "q", folder / "store", trigger="available-now")
     try:
@@ -178,7 +179,7 @@ def test_files_that_were_archived_are_read_in_the_archive(sources: Sources, tmp_
             history.inputs(epoch)
     shutil.copy2(archived[3], archived[2])
     os.utime(archived[2], ns=(archived[3].stat().st_mtime_ns,) * 2)
-    ss.describe(tmp_path / "store", "q", lambda: build_query("_metadata.file_path"))
+    ss.open_store(tmp_path / "store")["q"].describe(lambda: build_query("_metadata.file_path"))
     with pytest.raises(NotReplayableError, match="changes its _metadata"):
         history.inputs(1)
 
@@ -238,5 +239,5 @@ def test_bad_questions(sources: Sources, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(live_plan, "_planned", {})
     with pytest.raises(NoResultError, match=r"describe\(store"):
         history.inputs(0, source=0)
-    ss.describe(tmp_path / "store", "q", lambda: QUERIES["two"](sources))
+    ss.open_store(tmp_path / "store")["q"].describe(lambda: QUERIES["two"](sources))
     assert history.inputs(0, source=0).count() == 20

@@ -13,6 +13,7 @@ from operators.queries import OTHERS, WINDOWS
 from operators.running import INPUT, Query, Run, with_settings
 
 import streamstate as ss
+from streamstate.reports import History
 from streamstate.widgets.why.panel import panel_of
 
 if TYPE_CHECKING:
@@ -27,17 +28,19 @@ def rows(*given: tuple[str, int, float]) -> pa.Table:
     return pa.table([[key for key, _, _ in given], [number for _, number, _ in given], times], schema=INPUT)
 
 
-def described(spark: SparkSession, folder: Path, query: Query, *inputs: pa.Table) -> ss.History:
+def described(spark: SparkSession, folder: Path, query: Query, *inputs: pa.Table) -> History:
     """A captured and described query over some inputs."""
     run = Run(spark, folder)
     run.start_with(query, inputs)
     run.capture()
-    ss.describe(run.store, "q", lambda: query.build(run.inputs.stream(with_settings(spark))), mode=query.mode)
+    ss.open_store(run.store)["q"].describe(
+        lambda: query.build(run.inputs.stream(with_settings(spark))), mode=query.mode
+    )
     return run.history
 
 
 @pytest.fixture(scope="module")
-def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
     """Sums by hour. After two epochs the watermark is at 11:00; the last one has a row behind it."""
     inputs = rows(("a", 1, 10)), rows(("a", 2, 12)), rows(("a", 2, 12)), rows(("b", 3, 9), ("a", 4, 12.5))
     return described(spark, tmp_path_factory.mktemp("late"), WINDOWS["tumbling window"], *inputs)
@@ -48,12 +51,12 @@ def hour(start: int) -> dict[str, Any]:
     return {"start": DAY + dt.timedelta(hours=start), "end": DAY + dt.timedelta(hours=start + 1)}
 
 
-def epoch_of(history: ss.History, input_rows: int) -> int:
+def epoch_of(history: History, input_rows: int) -> int:
     """The epoch that read so many rows; others read none, and only move the watermark."""
     return next(epoch for epoch in history.captured() if history.inputs(epoch).count() == input_rows)
 
 
-def test_a_key_whose_rows_came_late_is_told_from_one_without_rows(history: ss.History) -> None:
+def test_a_key_whose_rows_came_late_is_told_from_one_without_rows(history: History) -> None:
     """The row is shown, with how far the watermark was past the end of its window."""
     epoch = epoch_of(history, 2)
     why = history.why(epoch, table="op0", k="b", window=hour(9))
@@ -67,7 +70,7 @@ def test_a_key_whose_rows_came_late_is_told_from_one_without_rows(history: ss.Hi
     assert "late" not in str(absent)
 
 
-def test_the_panel_of_a_view_shows_the_late_rows(history: ss.History) -> None:
+def test_the_panel_of_a_view_shows_the_late_rows(history: History) -> None:
     """Below the input, and counted in the summary."""
     key = {"k": "b", "window": hour(9)}
     panel = panel_of(history.why(epoch_of(history, 2), table="op0", key=key), key)
@@ -76,7 +79,7 @@ def test_the_panel_of_a_view_shows_the_late_rows(history: ss.History) -> None:
     assert [cell.text for cell in panel.tables[-1].rows[0].cells][:2] == ["b", "3"]
 
 
-def test_no_row_is_late_before_there_is_a_watermark(history: ss.History) -> None:
+def test_no_row_is_late_before_there_is_a_watermark(history: History) -> None:
     """Spark begins with that of 1970, which is none."""
     first = history.late(0)
     assert (first.watermark, first.count(), first.came) == (None, 0, 1)

@@ -85,6 +85,6 @@ def test_what_is_not_kept_is_an_error(spark: SparkSession, tmp_path: Path) -> No
         lines = spark.readStream.format("socket").option("host", "localhost").option("port", "9").load()
         return counted(lines.select(F.col("value").cast("long")))
 
-    ss.describe(tmp_path / "store", "q", build_query)
+    ss.open_store(tmp_path / "store")["q"].describe(build_query)
     with pytest.raises(NotReplayableError, match="a socket, which does not keep its input"):
         ss.open_store(tmp_path / "store")["q"].inputs(0)

@@ -34,6 +34,7 @@ from inputs.streams import (
     write_files,
 )
 from streamstate.errors import InvalidArgumentError, NotReplayableError, UnknownEpochError
+from streamstate.reports import History
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ def test_a_window_that_ended(spark: SparkSession, bare_shell: Shell, folder: Pat
     assert "no source" in bare_shell.fails("%state q inputs 2 --source other", InvalidArgumentError)
 
 
-def _check_epochs_that_cannot_be_read(history: ss.History, shell: Shell, file: Path) -> None:
+def _check_epochs_that_cannot_be_read(history: History, shell: Shell, file: Path) -> None:
     """They say why, and hide no others; only if none can be read, it is an error."""
     written = file.stat()
     os.utime(file, (1, 1))

@@ -44,7 +44,7 @@ def notebook(kernel: Kernel, counted: tuple[Path, Path], tmp_path: Path) -> Kern
 
 def test_a_long_call_shows_a_bar_and_leaves_a_line(notebook: Kernel) -> None:
     """The extension does not have to be loaded."""
-    result = notebook.works("audit = ss.audit(build, checkpoint, replays=1)")
+    result = notebook.works("audit = ss.Checkpoint(checkpoint).audit(build, replays=1)")
     bars = [text for text in map(_html, result.messages) if "<progress" in text]
     assert any("Replay 1 of 2: epoch 1" in bar for bar in bars)
     (line,) = result.outputs()
@@ -61,7 +61,7 @@ def test_an_interrupted_audit_ends_within_seconds(notebook: Kernel) -> None:
             began.append(time.monotonic())
         return bool(began)
 
-    result = notebook.run("ss.audit(lambda: build(100), checkpoint)", when=replays)
+    result = notebook.run("ss.Checkpoint(checkpoint).audit(lambda: build(100))", when=replays)
     seconds = time.monotonic() - began[0]
     assert result.traceback == "KeyboardInterrupt: The query is unchanged, and the replays were deleted."
     assert [output["text/plain"] for output in result.outputs()] == ["Interrupted. Replay 1 of 3: epoch 0"]
@@ -70,7 +70,7 @@ def test_an_interrupted_audit_ends_within_seconds(notebook: Kernel) -> None:
     assert notebook.value("len(spark.streams.active)") == "0"
     assert notebook.value("list(spark.sparkContext.statusTracker().getActiveJobsIds())") == "[]"
     assert notebook.value(LEFT) == "[]"
-    assert notebook.value("ss.check(build, checkpoint).ok") == "True"
+    assert notebook.value("ss.Checkpoint(checkpoint).check(build).ok") == "True"
 
 
 def test_an_interrupted_restore_makes_no_checkpoint(notebook: Kernel) -> None:
@@ -79,7 +79,7 @@ def test_an_interrupted_restore_makes_no_checkpoint(notebook: Kernel) -> None:
     def writes(message: dict[str, Any]) -> bool:
         return "writing the state" in _html(message)
 
-    result = notebook.run("ss.restore(ss.open_store(store)['counts'], f'{folder}/restored')", when=writes)
+    result = notebook.run("ss.open_store(store)['counts'].live().restore(to=f'{folder}/restored')", when=writes)
     assert result.traceback == "KeyboardInterrupt: No checkpoint was made."
     assert notebook.value("[f for f in __import__('os').listdir(folder) if 'restored' in f]") == "[]"
 

@@ -47,7 +47,7 @@ def test_a_fork_takes_over_a_running_query(
     assert handle.wait(epoch=3, timeout=300) == 3
     history = ss.open_store(handle.store)["counts"]
     for epoch in range(4):
-        checkpoint = promotion.kept if epoch < 2 else handle.checkpoint
+        checkpoint = promotion.kept if epoch < 2 else handle.checkpoint.path
         assert captured_rows(history.at(epoch).table()) == spark_rows(spark, checkpoint, "op0", epoch)
     handle.stop()
     with pytest.raises(PromotionError, match="has run epoch 2 since the promotion"):

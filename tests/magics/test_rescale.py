@@ -51,7 +51,7 @@ def test_a_running_query_is_rescaled(
     source.add(letters(2))
     assert handle.wait(epoch=report.epoch + 1, timeout=300) > report.epoch
     history = ss.open_store(handle.store)["counts"]
-    assert compare(spark, handle.checkpoint, history) == report.epoch + 2
+    assert compare(spark, handle.checkpoint.path, history) == report.epoch + 2
     assert partitions(handle) == 5
 
 
@@ -114,7 +114,7 @@ def test_an_interrupted_rescale_is_undone_at_the_next_start(
         patched.setattr(rescaling, "compare_states", lost)
         patched.setattr(rescaling, "recover_rescale", lambda *_: None)
         with pytest.raises(RescaleError):
-            ss.rescale(running.checkpoint, 4)
+            ss.Checkpoint(running.checkpoint.path).rescale(4)
     assert partitions(running) == 4
     shell.run("%stream restart counts")
     assert "An interrupted rescale of counts was undone" in shell.printed

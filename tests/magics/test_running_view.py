@@ -22,7 +22,7 @@ def running(counted: tuple[Path, Path], tmp_path: Path) -> Running:
 def followed(checkpoint: Path, folder: Path) -> Running:
     """Capture a checkpoint in the background."""
     store = str(folder / "store")
-    return Running("counts", store, str(checkpoint), ss.follow(checkpoint, store, "counts"))
+    return Running("counts", store, str(checkpoint), ss.Checkpoint(checkpoint).follow(store, "counts"))
 
 
 def test_the_status_follows_the_query(running: Running) -> None:

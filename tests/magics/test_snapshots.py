@@ -12,6 +12,7 @@ from synthetic import State, copy_of, write
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, NotAnExportError, StreamStateError, UnknownQueryError
 from streamstate.magics.stream_cell import STREAM_CELL
+from streamstate.reports import RetentionReport
 
 STATES: list[State | None] = [{"a": epoch, f"k{epoch}": 1} for epoch in range(12)]
 
@@ -31,7 +32,7 @@ def test_keep_drops_the_other_epochs(shell: Shell, tmp_path: Path) -> None:
     assert len(shell.run("%snapshots q")) == 12
     table = shell.run("%snapshots q retain --last 3 --one-in 5 -o report")
     assert (next(iter(table))["dropped"], next(iter(table))["kept"]) == (7, 5)
-    assert isinstance(shell.names["report"], ss.RetentionReport)
+    assert isinstance(shell.names["report"], RetentionReport)
     assert shell.run("%snapshots q")["epoch"].tolist() == [0, 5, 9, 10, 11]
     assert shell.run("%snapshots")[["epochs", "gaps"]].iloc[0].tolist() == [5, 0]
     assert "dropped by retention" in shell.fails("%state q at 3", LookupError)
@@ -64,7 +65,7 @@ def test_compact_reports_files_and_bytes(shell: Shell, tmp_path: Path) -> None:
     assert rows["_epochs"]["files after"] == 1
     assert rows["op0"]["MB after"] < rows["op0"]["MB before"]
     assert shell.names["done"]["table"].tolist() == ["_epochs", "op0"]
-    assert [table.files_before for table in ss.compact(tmp_path / "many", "q")] == [1, 1]
+    assert [table.files_before for table in ss.open_store(tmp_path / "many")["q"].compact()] == [1, 1]
     assert len(shell.run("%snapshots q")) == 70
 
 

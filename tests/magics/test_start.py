@@ -18,6 +18,7 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, InvalidNameError, NoStateError, QueryError
 from streamstate.launch.starting import STARTED
 from streamstate.operations.promotion.switch import Switch
+from streamstate.reports import Running
 from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord
 from streamstate.snapshots.spark.python_sources import active_session
 from streamstate.snapshots.spark.session import StreamStateWarning
@@ -37,11 +38,11 @@ def input_of_two_epochs(source: Source) -> Iterator[Source]:
 def test_every_epoch_is_captured(input_of_two_epochs: Source, spark: SparkSession, tmp_path: Path) -> None:
     """Every state equals Spark's, and the checkpoint is next to the store."""
     running = ss.start(counts(input_of_two_epochs), "counts", tmp_path / "store", trigger="available-now")
-    assert isinstance(running, ss.Running)
+    assert isinstance(running, Running)
     assert running.wait(timeout=300) == 1
     assert running.status().state == "finished"
-    assert running.checkpoint == str(tmp_path / "checkpoints" / "counts")
-    assert compare(spark, running.checkpoint, ss.open_store(tmp_path / "store")["counts"]) == 2
+    assert running.checkpoint.path == str(tmp_path / "checkpoints" / "counts")
+    assert compare(spark, running.checkpoint.path, ss.open_store(tmp_path / "store")["counts"]) == 2
 
 
 def test_an_interrupted_promotion_is_reported(shell: Shell, input_of_two_epochs: Source, tmp_path: Path) -> None:

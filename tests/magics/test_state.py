@@ -20,6 +20,7 @@ from streamstate.errors import (
     UnknownQueryError,
     UnknownTableError,
 )
+from streamstate.reports import Store
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def reader(bare_shell: Shell, counted: tuple[Path, Path]) -> Shell:
     return bare_shell
 
 
-def test_an_epoch_is_a_data_frame(reader: Shell, store: ss.Store) -> None:
+def test_an_epoch_is_a_data_frame(reader: Shell, store: Store) -> None:
     """The rows are those of the Python API."""
     expected = store["counts"].at(2).table().to_pandas()
     pd.testing.assert_frame_equal(reader.run("%state counts at 2"), expected)
@@ -37,14 +38,14 @@ def test_an_epoch_is_a_data_frame(reader: Shell, store: ss.Store) -> None:
     pd.testing.assert_frame_equal(reader.run("%state counts at live-2"), expected)
 
 
-def test_variables_are_expanded_except_in_sql(reader: Shell, store: ss.Store) -> None:
+def test_variables_are_expanded_except_in_sql(reader: Shell, store: Store) -> None:
     """``{epoch}`` is replaced by the user's variable. Braces and dollars in a condition are kept."""
     reader.run("epoch = 2; k = 'k1'")
     found = reader.run("%state counts at {epoch} --where \"k <> '{k}$k' AND k IN ('k1', 'k2')\"")
     assert found["k"].tolist() == ["k1", "k2"]
 
 
-def test_a_time_with_a_zone_finds_its_epoch(reader: Shell, store: ss.Store) -> None:
+def test_a_time_with_a_zone_finds_its_epoch(reader: Shell, store: Store) -> None:
     """The zone is an offset or a name. A naive time is refused."""
     epochs = store["counts"].epochs()
     moment = epochs["committed_at"].iloc[3].tz_convert("Europe/Rome")
@@ -61,7 +62,7 @@ def test_without_a_name_the_only_query_is_read(reader: Shell, counted: tuple[Pat
     """If there are several, the error lists them."""
     assert len(reader.run("%state at 2")) == len(reader.run("%state counts at 2"))
     for name in ("a", "b"):
-        ss.capture(counted[0], tmp_path / "store", name)
+        ss.Checkpoint(counted[0]).capture(tmp_path / "store", name)
     message = reader.fails(f"%state at 2 --store {tmp_path}/store", InvalidArgumentError)
     assert "Name a query: %state NAME at. Queries: a, b." in message
 
@@ -73,13 +74,13 @@ def test_a_keys_words_may_follow_options(reader: Shell) -> None:
     assert "usage: %state NAME[.TABLE] why" in reader.printed
 
 
-def test_top_rows_come_largest_first(reader: Shell, store: ss.Store) -> None:
+def test_top_rows_come_largest_first(reader: Shell, store: Store) -> None:
     """``--limit N --by COL`` sorts the rows of any epoch."""
     found = reader.run("%state counts at live --limit 3 --by max")
     assert found["max"].tolist() == store["counts"].live().table().to_pandas()["max"].nlargest(3).tolist()
 
 
-def test_displayed_rows_are_limited(reader: Shell, store: ss.Store) -> None:
+def test_displayed_rows_are_limited(reader: Shell, store: Store) -> None:
     """A note has the total number of rows. -o assigns all rows."""
     total = store["counts"].live().table().count()
     reader.run("%config StreamState.rows = 4")
@@ -90,7 +91,7 @@ def test_displayed_rows_are_limited(reader: Shell, store: ss.Store) -> None:
     assert "rows of" not in reader.printed
 
 
-def test_a_key_is_a_dict(reader: Shell, store: ss.Store) -> None:
+def test_a_key_is_a_dict(reader: Shell, store: Store) -> None:
     """The dict is that of the Python API. A missing key is reported."""
     assert reader.run("%state counts key k=k1 --at 3") == store["counts"].at(3).table().lookup(k="k1")
     assert reader.run('%state counts key "k=no such" --at live') is None
@@ -112,7 +113,7 @@ def test_a_keys_values_have_their_columns_types(
         F.expr("cast(v as decimal(9, 2))").alias("amount"),
     )
     run(kinds.groupBy(*kinds.columns).count(), tmp_path / "checkpoint")
-    ss.capture(tmp_path / "checkpoint", tmp_path / "store", "kinds", spark=spark)
+    ss.Checkpoint(tmp_path / "checkpoint").capture(tmp_path / "store", "kinds", spark=spark)
     found = bare_shell.run(
         f"%state kinds key number=1 flag=true day=2013-01-02 time=2013-01-01T02:00+01:00 --store {tmp_path}/store "
         '\'pair={"x": 1, "y": "a"}\' amount=1.00 --at live'
@@ -124,7 +125,7 @@ def test_a_keys_values_have_their_columns_types(
     assert "expected a value of type" in bare_shell.fails("%state kinds key pair=1,a", InvalidArgumentError)
 
 
-def test_a_keys_history_and_a_diff(reader: Shell, store: ss.Store) -> None:
+def test_a_keys_history_and_a_diff(reader: Shell, store: Store) -> None:
     """The results are those of the Python API."""
     history = reader.run("%state counts key k=k1")
     pd.testing.assert_frame_equal(history, store["counts"].key_history("op0", k="k1"))
@@ -175,7 +176,7 @@ def test_an_invalid_line_names_the_choices(reader: Shell, line: str, error: type
     assert len(reader.printed.strip().splitlines()) <= 4
 
 
-def test_sql_is_not_expanded(reader: Shell, store: ss.Store) -> None:
+def test_sql_is_not_expanded(reader: Shell, store: Store) -> None:
     """Braces, dollars and shifts are kept. -o assigns the resulting DataFrame."""
     reader.run("k = 'wrong'")
     sql = "SELECT k, 1 << 2 AS four, '{k} $k' AS text FROM counts VERSION AS OF 1 WHERE k = 'k1'"
@@ -184,13 +185,13 @@ def test_sql_is_not_expanded(reader: Shell, store: ss.Store) -> None:
     assert reader.names["kept"] is found
 
 
-def test_sql_reads_the_epoch_of_the_line(reader: Shell, store: ss.Store) -> None:
+def test_sql_reads_the_epoch_of_the_line(reader: Shell, store: Store) -> None:
     """``--at`` applies to relations without an epoch in the SQL."""
     found = reader.run("%%statesql --at 1\nSELECT sum(count) AS total FROM counts")
     assert int(found["total"][0]) == store["counts"].at(1).table().to_pandas()["count"].sum()
 
 
-def test_snapshots_are_the_manifest_or_an_overview(reader: Shell, store: ss.Store) -> None:
+def test_snapshots_are_the_manifest_or_an_overview(reader: Shell, store: Store) -> None:
     """With a name, %snapshots lists the query's epochs; without a name, the store's queries."""
     shown, epochs = reader.run("%snapshots counts -o epochs"), store["counts"].epochs()
     # Which rows are counted depends on what has been read.
@@ -216,12 +217,12 @@ def test_without_a_verb_the_state_browser_is_shown(reader: Shell) -> None:
 
 def test_a_recreated_store_is_reopened(bare_shell: Shell, counted: tuple[Path, Path], tmp_path: Path) -> None:
     """A store can be deleted and recreated without restarting the kernel."""
-    ss.capture(counted[0], tmp_path / "store", "before")
+    ss.Checkpoint(counted[0]).capture(tmp_path / "store", "before")
     assert bare_shell.run(f"%snapshots --store {tmp_path}/store")["query"].tolist() == ["before"]
     assert bare_shell.run("%state before at 1 --limit 1 --by count")["count"].tolist()
     shutil.rmtree(tmp_path / "store")
     assert "is not a store" in bare_shell.fails("%snapshots", NotAStoreError)
-    ss.capture(counted[0], tmp_path / "store", "after")
+    ss.Checkpoint(counted[0]).capture(tmp_path / "store", "after")
     assert len(bare_shell.run("%state after at 1 -o kept")) == len(bare_shell.names["kept"])
     assert bare_shell.run("%snapshots")["query"].tolist() == ["after"]
 

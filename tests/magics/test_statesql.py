@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
 
-import streamstate as ss
 from streamstate.errors import (
     InvalidArgumentError,
     InvalidSQLError,
@@ -16,6 +15,7 @@ from streamstate.errors import (
     UnknownEpochError,
     UnknownNameError,
 )
+from streamstate.reports import Store
 
 NAMES = pd.DataFrame({"k": ["k1", "k2"], "name": ["one", "two"]})
 
@@ -58,13 +58,13 @@ def test_frame_declares_a_variable(reader: Shell, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("at", "epoch"), [("1", 1), ("live", 4), ("live-3", 1), ('"live - 2"', 2)])
-def test_at_is_an_epoch(reader: Shell, store: ss.Store, at: str, epoch: int) -> None:
+def test_at_is_an_epoch(reader: Shell, store: Store, at: str, epoch: int) -> None:
     """``--at`` is an epoch's number or its distance from the newest epoch."""
     found = reader.run(f"%%statesql --at {at}\nSELECT * FROM counts ORDER BY k")
     pd.testing.assert_frame_equal(found, store["counts"].at(epoch).table().to_pandas())
 
 
-def test_at_is_a_time(reader: Shell, store: ss.Store) -> None:
+def test_at_is_a_time(reader: Shell, store: Store) -> None:
     """``--at`` is a time in ISO 8601 with a time zone."""
     committed = store["counts"].at(2).committed_at
     assert committed is not None
@@ -89,7 +89,7 @@ def test_an_invalid_cell_is_explained(reader: Shell, cell: str, error: type[Exce
     assert "Traceback" not in reader.printed
 
 
-def test_histories_and_changes_are_relations(reader: Shell, store: ss.Store) -> None:
+def test_histories_and_changes_are_relations(reader: Shell, store: Store) -> None:
     """Cells can read the relations of ``store.sql``."""
     found = reader.run("%%statesql\nSELECT count(*) AS n FROM counts.history WHERE _valid_to IS NULL")
     assert found["n"].tolist() == [store["counts"].live().table().count()]

@@ -20,7 +20,7 @@ def main(checkpoint: str, folder: str, target: str) -> None:
     for number in range(1_000_000):
         sys.stdout.write(f"{target}-{number}\n")
         sys.stdout.flush()
-        ss.migrate(checkpoint, counted, Path(f"{target}-{number}"))  # type: ignore[arg-type]
+        ss.Checkpoint(checkpoint).migrate(counted, to=Path(f"{target}-{number}"))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import streamstate as ss
 from new_checkpoint.restored import gone_on
 from streamstate.errors import InvalidArgumentError, StateWriteError, StreamStateError
 from streamstate.operations.new_checkpoint.target_table import TargetTable
+from streamstate.reports import WrittenCheckpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.operators import Shape, StateSource
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
@@ -51,7 +52,7 @@ def history(spark: SparkSession, tmp_path: Path) -> History:
     return made
 
 
-def check(history: History, query: Query, new: ss.WrittenCheckpoint) -> None:
+def check(history: History, query: Query, new: WrittenCheckpoint) -> None:
     """Going on over two more files equals the query over all of them; the first two are not read again."""
     for epoch in (2, 3):
         history.inputs.add(rows(epoch))
@@ -59,14 +60,14 @@ def check(history: History, query: Query, new: ss.WrittenCheckpoint) -> None:
     assert newest >= 2
     whole = Run(history.spark, history.folder / "whole")
     whole.start(query, epochs=range(4))
-    states = (StateAt(path, CheckpointFiles(path).committed()[-1]) for path in (new.checkpoint, str(whole.checkpoint)))
+    states = (StateAt(path, CheckpointFiles(path).committed()[-1]) for path in (new.path, str(whole.checkpoint)))
     assert not state_differences(history.spark, *states)
 
 
 def test_from_rows(history: History) -> None:
     """The rows are the state of epoch 0, and the stream goes on after the files that they cover."""
     target = history.folder / "made"
-    new = ss.bootstrap(lambda: history.build(COUNTED), target, state=history.state(), offsets=[history.covered()])
+    new = ss.bootstrap(lambda: history.build(COUNTED), to=target, state=history.state(), offsets=[history.covered()])
     assert (new.epoch, new.rows) == (0, {"op0": history.state().count()})
     check(history, COUNTED, new)
 
@@ -79,7 +80,7 @@ def test_from_history(history: History, name: str, given: str) -> None:
     query = FROM_HISTORY[name]
     offsets: Any = [history.covered()] * (2 if name == "join" else 1) if given == "offsets" else None
     new = ss.bootstrap(
-        lambda: history.build(query), history.folder / "made", batch=True, offsets=offsets, mode=query.mode
+        lambda: history.build(query), to=history.folder / "made", batch=True, offsets=offsets, mode=query.mode
     )
     assert sum(new.rows.values()) > 0
     if name == "aggregation":
@@ -104,7 +105,7 @@ def test_bad_input_writes_nothing(history: History) -> None:
     ]
     for options, error, message in cases:
         with pytest.raises(error, match=message):
-            ss.bootstrap(lambda: history.build(COUNTED), history.folder / "made", **options)
+            ss.bootstrap(lambda: history.build(COUNTED), to=history.folder / "made", **options)
     assert sorted(path.name for path in history.folder.iterdir()) == ["input"]
 
 

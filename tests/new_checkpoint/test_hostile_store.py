@@ -19,6 +19,7 @@ from recorded.unpacked import CURRENT, copied, unpacked
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UntrustedCheckpointError, UntrustedStoreError
+from streamstate.reports import History
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
@@ -50,7 +51,7 @@ def checkpoint(recorded: Path, tmp_path: Path) -> Path:
     return copied(recorded, tmp_path / "theirs" / "checkpoint")
 
 
-def with_sources(store: Path, names: list[str]) -> ss.History:
+def with_sources(store: Path, names: list[str]) -> History:
     """The history of a store whose manifest names the sources like this."""
     layout = Layout.at(store)
     manifest = Manifest(layout, "q")
@@ -68,13 +69,13 @@ def test_a_source_s_name_leads_nowhere(spark: SparkSession, checkpoint: Path, tm
     victim = tmp_path / "victim" / "startup"
     (tmp_path / "theirs" / "victim" / "startup").mkdir(parents=True)
     (tmp_path / "theirs" / "victim" / "startup" / "evil.py").write_text("evil")
-    ss.capture(checkpoint, tmp_path / "store", "q")
+    ss.Checkpoint(checkpoint).capture(tmp_path / "store", "q")
     history = with_sources(tmp_path / "store", ["flights", name])
     mine = tmp_path / "mine" / "deep"
     mine.mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UntrustedStoreError, match="source name"):
-        ss.restore(history, mine / "restored", spark=spark)
+        history.live().restore(to=mine / "restored", spark=spark)
     assert not victim.exists()
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -130,7 +131,7 @@ def test_a_type_that_names_code_is_refused_by_every_call(
 ) -> None:
     """Before Spark reads the schema; the calls that only read files refuse it too."""
     store = tmp_path / "store"
-    ss.capture(checkpoint, store, "q")
+    ss.Checkpoint(checkpoint).capture(store, "q")
     files = [*(checkpoint / "state").rglob("_metadata/schema")]
     assert files
     for file in files:
@@ -138,11 +139,11 @@ def test_a_type_that_names_code_is_refused_by_every_call(
         file.with_name(".schema.crc").unlink(missing_ok=True)
     history = ss.open_store(store)["q"]
     calls: list[Callable[[], object]] = [
-        lambda: ss.capture(checkpoint, tmp_path / "again", "q", verify="all", spark=spark),
-        lambda: ss.restore(history, tmp_path / "restored", spark=spark),
-        lambda: ss.fork(checkpoint, tmp_path / "fork", spark=spark),
-        lambda: ss.fork(checkpoint, tmp_path / "edited", edit="DELETE FROM op0", spark=spark),
-        lambda: ss.rescale(checkpoint, 3, spark=spark),
+        lambda: ss.Checkpoint(checkpoint).capture(tmp_path / "again", "q", verify="all", spark=spark),
+        lambda: history.live().restore(to=tmp_path / "restored", spark=spark),
+        lambda: ss.Checkpoint(checkpoint).fork(tmp_path / "fork", spark=spark),
+        lambda: ss.Checkpoint(checkpoint).fork(tmp_path / "edited", edit="DELETE FROM op0", spark=spark),
+        lambda: ss.Checkpoint(checkpoint).rescale(3, spark=spark),
     ]
     for call in calls:
         with pytest.raises(UntrustedCheckpointError, match="user-defined type"):
@@ -177,13 +178,13 @@ def test_a_type_that_is_imported_is_known() -> None:
 
 def test_the_caller_names_the_checkpoint(spark: SparkSession, checkpoint: Path, tmp_path: Path) -> None:
     """Before the store does; the progress says which one is read."""
-    ss.capture(checkpoint, tmp_path / "store", "q")
+    ss.Checkpoint(checkpoint).capture(tmp_path / "store", "q")
     history = ss.open_store(tmp_path / "store")["q"]
     mine = checkpoint.rename(tmp_path / "mine")
     said: list[str] = []
-    ss.restore(
-        history, tmp_path / "restored", checkpoint=mine, spark=spark, progress=lambda message, _: said.append(message)
+    history.live().restore(
+        to=tmp_path / "restored", checkpoint=mine, spark=spark, progress=lambda message, _: said.append(message)
     )
     assert any(str(mine) in message for message in said)
     with pytest.raises(InvalidArgumentError, match="not both"):
-        ss.restore(history, tmp_path / "other", lambda: spark.range(1), checkpoint=mine)
+        history.live().restore(to=tmp_path / "other", build_query=lambda: spark.range(1), checkpoint=mine)

@@ -45,7 +45,9 @@ def test_nothing_half_made_is_left(spark: SparkSession, tmp_path: Path, kills: i
     before = tree(run.checkpoint)
 
     def migrate(target: Path) -> StateAt:
-        return StateAt(ss.migrate(run.checkpoint, lambda: query.build(run.inputs.stream(spark)), target).checkpoint, 1)
+        return StateAt(
+            ss.Checkpoint(run.checkpoint).migrate(lambda: query.build(run.inputs.stream(spark)), to=target).path, 1
+        )
 
     expected = migrate(tmp_path / "meant")
     for kill in range(kills):

@@ -1,4 +1,4 @@
-"""``ss.migrate``: the state of a query becomes that of a changed query, which goes on as if it had read all input."""
+"""``Checkpoint.migrate``: the state of a query becomes that of a changed query."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from streamstate.errors import (
     StreamStateError,
     UnknownTableError,
 )
+from streamstate.reports import ProposedMapping, WrittenCheckpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 from streamstate.snapshots.spark.state_reader import StateReader
@@ -153,18 +154,22 @@ class Migrating:
         session = with_settings(self.run.spark, self.change.after.conf)
         return self.change.after.build(self.run.inputs.stream(session))
 
-    def migrate(self, mapping: object = None) -> ss.WrittenCheckpoint:
+    def migrate(self, mapping: object = None) -> WrittenCheckpoint:
         """Migrate it."""
-        chosen = self.change.mapping if mapping is None else mapping
+        chosen: Any = self.change.mapping if mapping is None else mapping
         target = self.run.folder / "migrated"
         mode = self.change.after.mode
-        return ss.migrate(self.run.checkpoint, self.build, target, chosen, mode=mode, store=self.store)  # type: ignore[arg-type]
+        return ss.Checkpoint(self.run.checkpoint).migrate(
+            self.build, to=target, mapping=chosen, mode=mode, store=self.store
+        )
 
-    def propose(self, mapping: object = None, **options: Any) -> ss.ProposedMapping:
+    def propose(self, mapping: object = None, **options: Any) -> ProposedMapping:
         """Say what would be done."""
-        chosen = self.change.mapping if mapping is None else mapping
+        chosen: Any = self.change.mapping if mapping is None else mapping
         mode = self.change.after.mode
-        return ss.propose_mapping(self.run.checkpoint, self.build, chosen, mode=mode, store=self.store, **options)  # type: ignore[arg-type]
+        return ss.Checkpoint(self.run.checkpoint).propose_mapping(
+            self.build, mapping=chosen, mode=mode, store=self.store, **options
+        )
 
     @property
     def store(self) -> Path | None:
@@ -192,7 +197,7 @@ def check(spark: SparkSession, folder: Path, change: Change) -> None:
     whole = Run(spark, folder / "whole")
     whole.start(change.after, epochs=range(4))
     gone_on(found.run, change.after, new)
-    states = (StateAt(path, CheckpointFiles(path).committed()[-1]) for path in (new.checkpoint, str(whole.checkpoint)))
+    states = (StateAt(path, CheckpointFiles(path).committed()[-1]) for path in (new.path, str(whole.checkpoint)))
     assert not state_differences(spark, *states)
 
 
@@ -219,7 +224,7 @@ def counted(spark: SparkSession, tmp_path: Path) -> Migrating:
 
 def test_an_obvious_mapping_is_proposed(counted: Migrating) -> None:
     """With what it does, in sentences, and new rows beside the old rows they come from; nothing is written."""
-    proposed = ss.propose_mapping(counted.run.checkpoint, counted.build, rows=2)
+    proposed = ss.Checkpoint(counted.run.checkpoint).propose_mapping(counted.build, rows=2)
     (proposal,) = proposed
     assert (proposal.table, proposal.sql) == ("op0", CHANGES["a key rolled up"].sql)
     assert proposal.notes == ("The rows that differ only in odd become one.",)
@@ -243,7 +248,7 @@ def test_an_obvious_mapping_is_proposed(counted: Migrating) -> None:
 def test_what_a_plan_says(spark: SparkSession, tmp_path: Path) -> None:
     """An added average knows the input since, and no more; another expression is told. Without a plan it asks."""
     found = migrating(spark, tmp_path / "added", CHANGES["an average added, with a plan"])
-    (guessed,) = ss.propose_mapping(found.run.checkpoint, found.build)
+    (guessed,) = ss.Checkpoint(found.run.checkpoint).propose_mapping(found.build)
     assert "there are several columns named count, and without a recorded plan" in (guessed.problem or "")
     new = found.migrate()
     for epoch in (2, 3):
@@ -260,8 +265,8 @@ def test_what_a_plan_says(spark: SparkSession, tmp_path: Path) -> None:
     assert state["sum"].sort_index().to_dict() == since.sum().loc[state.index].sort_index().to_dict()
     other = migrating(spark, tmp_path / "other", CHANGES["another expression, with a plan"])
     two = by("k", one="max(v % 5)", other="max(v % 7)")
-    (unclear,) = ss.propose_mapping(
-        other.run.checkpoint, lambda: two.build(other.run.inputs.stream(spark)), store=other.store
+    (unclear,) = ss.Checkpoint(other.run.checkpoint).propose_mapping(
+        lambda: two.build(other.run.inputs.stream(spark)), store=other.store
     )
     assert "nothing says whether max((v % 5L)) was max(v) or max((v % 3L))" in (unclear.problem or "")
     (proposal,) = other.propose(rows=0)
@@ -317,7 +322,7 @@ def test_bad_input_writes_nothing(counted: Migrating) -> None:
             counted.migrate(mapping)
     for name in ("a missing column", "doubled keys", "a value that does not fit"):
         mapping, _, message = BAD[name]
-        (proposal,) = ss.propose_mapping(counted.run.checkpoint, counted.build, mapping)  # type: ignore[arg-type]
+        (proposal,) = ss.Checkpoint(counted.run.checkpoint).propose_mapping(counted.build, mapping=mapping)  # type: ignore[arg-type]
         assert re.search(message, proposal.problem or "")
     assert sorted(path.name for path in counted.run.folder.iterdir()) == ["checkpoint", "input"]
     assert stored(counted.run.spark, counted.run.checkpoint, 1) == before
@@ -380,15 +385,17 @@ def test_sources_that_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
         return dict(read.groupby("k", dropna=False).size().rename(lambda key: key if isinstance(key, str) else None))
 
     with pytest.raises(StateWriteError, match=r"has 2 sources .* the checkpoint 1.\n.*sources=\[0, None\]"):
-        ss.migrate(run.checkpoint, both, checkpoint)
+        ss.Checkpoint(run.checkpoint).migrate(both, to=checkpoint)
     for wrong in ([0], [0, 0], [1, None]):
         with pytest.raises(InvalidArgumentError, match="the number of another old source"):
-            ss.migrate(run.checkpoint, both, checkpoint, sources=wrong)
-    ss.migrate(run.checkpoint, both, checkpoint, sources=[None, 0])
+            ss.Checkpoint(run.checkpoint).migrate(both, to=checkpoint, sources=wrong)
+    ss.Checkpoint(run.checkpoint).migrate(both, to=checkpoint, sources=[None, 0])
     run.inputs.add(rows(2))
     go_on(both(), checkpoint)
     assert counted(checkpoint) == batch(0, 1, 2, 7)
-    ss.migrate(checkpoint, lambda: query.build(run.inputs.stream(session)), tmp_path / "again", sources=[1])
+    ss.Checkpoint(checkpoint).migrate(
+        lambda: query.build(run.inputs.stream(session)), to=tmp_path / "again", sources=[1]
+    )
     run.inputs.add(rows(3))
     go_on(query.build(run.inputs.stream(session)), tmp_path / "again")
     assert counted(tmp_path / "again") == batch(0, 1, 2, 3, 7)

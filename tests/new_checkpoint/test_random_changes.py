@@ -121,15 +121,15 @@ def made(files: Files, case: Case) -> Path:
     if case.way == "bootstrap":
         state = case.after.build(files.batch())
         read = [[str(files.folder / "input" / "*.parquet")]]
-        ss.bootstrap(lambda: case.after.build(files.stream()), new, state=state, offsets=read)
+        ss.bootstrap(lambda: case.after.build(files.stream()), to=new, state=state, offsets=read)
         return new
     files.run(case.before, old)
     if case.way == "migrate":
-        ss.migrate(old, lambda: case.after.build(files.stream()), new)
+        ss.Checkpoint(old).migrate(lambda: case.after.build(files.stream()), to=new)
     else:
-        ss.capture(old, files.folder / "store", "q", spark=files.spark)
+        ss.Checkpoint(old).capture(files.folder / "store", "q", spark=files.spark)
         code = (lambda: case.after.build(files.stream())) if case.way == "restore by code" else None
-        ss.restore(ss.open_store(files.folder / "store")["q"], new, code, spark=files.spark)
+        ss.open_store(files.folder / "store")["q"].live().restore(to=new, build_query=code, spark=files.spark)
     return new
 
 

@@ -1,4 +1,4 @@
-"""``ss.restore``: a checkpoint from an epoch that the store has."""
+"""``Snapshot.restore``: a checkpoint from an epoch that the store has."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from streamstate.errors import (
 from streamstate.operations.new_checkpoint import writer
 from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
 from streamstate.replay.state_writing import state_rewriter
+from streamstate.reports import WrittenCheckpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 QUERIES: dict[str, Query] = {**WINDOWS, **OTHERS, **JOINS, **PANDAS_STATE, **TRANSFORM}
@@ -42,12 +43,12 @@ CHANCE = "processing"
 """In the names of queries whose state depends on when they run."""
 
 
-def restored(spark: SparkSession, folder: Path, query: Query, epoch: int = 1) -> tuple[Run, ss.WrittenCheckpoint]:
+def restored(spark: SparkSession, folder: Path, query: Query, epoch: int = 1) -> tuple[Run, WrittenCheckpoint]:
     """A captured run, and the checkpoint that is restored from one of its epochs."""
     run = Run(spark, folder)
     run.start(query, epochs=range(3))
     run.capture()
-    return run, ss.restore(run.history.at(epoch), folder / "restored", spark=spark)
+    return run, run.history.at(epoch).restore(to=folder / "restored", spark=spark)
 
 
 def check(spark: SparkSession, folder: Path, name: str) -> None:
@@ -83,7 +84,7 @@ def test_joins_in_other_formats(spark: SparkSession, tmp_path: Path, version: in
     run = Run(spark, tmp_path)
     run.start(JOINS["left_outer"], in_format(version), epochs=range(3))
     run.capture()
-    new = ss.restore(run.history.at(1), tmp_path / "restored", spark=spark)
+    new = run.history.at(1).restore(to=tmp_path / "restored", spark=spark)
     assert stored(spark, new, 1) == stored(spark, run.checkpoint, 1)
     check_goes_on(run, JOINS["left_outer"], new, in_format(version))
 
@@ -112,7 +113,9 @@ def by_code(spark: SparkSession, folder: Path, name: str) -> None:
     run.capture()
     run.checkpoint.rename(folder / "elsewhere")
     session = with_settings(spark, query.conf)
-    new = ss.restore(run.history, folder / "restored", lambda: query.build(run.inputs.stream(session)), mode=query.mode)
+    new = run.history.live().restore(
+        to=folder / "restored", build_query=lambda: query.build(run.inputs.stream(session)), mode=query.mode
+    )
     (folder / "elsewhere").rename(run.checkpoint)
     newest = run.history.captured()[-1]
     assert stored(spark, new, newest) == stored(spark, run.checkpoint, newest)
@@ -150,7 +153,7 @@ def test_any_store_goes_on_in_rocksdb(spark: SparkSession, tmp_path: Path, name:
     run = Run(spark, tmp_path)
     run.start(SMALL, provider, epochs=range(3))
     run.capture()
-    new = ss.restore(run.history.at(1), tmp_path / "restored", spark=spark)
+    new = run.history.at(1).restore(to=tmp_path / "restored", spark=spark)
     check_goes_on(run, SMALL, new, provider)
     assert "RocksDB" in (tmp_path / "restored" / "offsets" / "1").read_text()
 
@@ -162,10 +165,10 @@ def test_an_epoch_that_spark_has_purged(small: Run, spark: SparkSession, tmp_pat
         path.unlink()
     for path in small.checkpoint.glob("state/0/*/*.*"):
         path.unlink()
-    new = ss.restore(small.history.at(1), tmp_path / "restored", spark=spark)
+    new = small.history.at(1).restore(to=tmp_path / "restored", spark=spark)
     assert stored(spark, new, 1) == expected
     gone_on(small, SMALL, new)
-    ss.capture(new, small.store, "again", spark=spark)
+    ss.Checkpoint(new).capture(small.store, "again", spark=spark)
     again, original = ss.open_store(small.store)["again"], small.history
     assert again.captured() == [1, 2]
     assert again.live().table().to_arrow().sort_by("k") == original.live().table().to_arrow().sort_by("k")
@@ -189,18 +192,18 @@ def test_a_copied_store(small: Run, spark: SparkSession, tmp_path: Path) -> None
 
     target, files = elsewhere / "restored", str(elsewhere / "input")
     with pytest.raises(StateWriteError, match=r"The 2 files that epoch 1 of q had read are not the oldest of the 3"):
-        ss.restore(history.at(1), target, build)
+        history.at(1).restore(to=target, build_query=build)
     with pytest.raises(InvalidArgumentError, match="one for each of 1 source"):
-        ss.restore(history.at(1), target, build, offsets=[])
+        history.at(1).restore(to=target, build_query=build, offsets=[])
     with pytest.raises(UnsupportedStateError, match="has the columns k, count, the captured one k, count, max"):
-        ss.restore(history.at(1), target, lambda: stream().groupBy("k").count(), offsets=[[files]])
+        history.at(1).restore(to=target, build_query=lambda: stream().groupBy("k").count(), offsets=[[files]])
     with pytest.raises(InvalidArgumentError, match="offsets needs build_query"):
-        ss.restore(history.at(1), target, offsets=[[files]], spark=spark)
+        history.at(1).restore(to=target, offsets=[[files]], spark=spark)
     assert not target.exists()
-    ss.restore(history.at(1), target, build, offsets=[[str(elsewhere / "input" / "0000[01].parquet")]])
+    history.at(1).restore(to=target, build_query=build, offsets=[[str(elsewhere / "input" / "0000[01].parquet")]])
     query = build().writeStream.format("noop").outputMode("update").option("checkpointLocation", str(target))
     query.trigger(availableNow=True).start().awaitTermination()
-    ss.capture(target, elsewhere / "store", "again", spark=spark)
+    ss.Checkpoint(target).capture(elsewhere / "store", "again", spark=spark)
     again = ss.open_store(elsewhere / "store")["again"]
     assert again.captured()[-1] == 2
     assert again.live().table().to_arrow().sort_by("k") == small.history.live().table().to_arrow().sort_by("k")
@@ -221,12 +224,12 @@ def test_rates_go_on(spark: SparkSession, tmp_path: Path) -> None:
         query.trigger(availableNow=True).start().awaitTermination()
 
     run(checkpoint)
-    ss.capture(checkpoint, tmp_path / "store", "rates", spark=spark)
+    ss.Checkpoint(checkpoint).capture(tmp_path / "store", "rates", spark=spark)
     shutil.rmtree(checkpoint)
     restored = tmp_path / "restored"
-    ss.restore(ss.open_store(tmp_path / "store")["rates"], restored, build)
+    ss.open_store(tmp_path / "store")["rates"].live().restore(to=restored, build_query=build)
     run(restored)
-    ss.capture(restored, tmp_path / "store", "again", spark=spark)
+    ss.Checkpoint(restored).capture(tmp_path / "store", "again", spark=spark)
     state = ss.open_store(tmp_path / "store")["again"].live().table().to_pandas()
     rows, most = int(state["count"].sum()), int(state["max"].max())
     assert rows == most + 1 > 50
@@ -241,7 +244,7 @@ def test_the_original_is_only_read(small: Run, spark: SparkSession, tmp_path: Pa
         return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
 
     before, history = files(), small.history
-    ss.restore(history, tmp_path / "restored", spark=spark)
+    history.live().restore(to=tmp_path / "restored", spark=spark)
     assert files() == before
     assert not history.recorded.index.loaded("q", "op0")
 
@@ -259,7 +262,7 @@ def test_what_a_killed_process_left_is_deleted(small: Run, spark: SparkSession, 
     for folder in (gone, lives, trial):
         folder.mkdir()
     late.symlink_to(gone)
-    ss.restore(small.history, tmp_path / "restored", spark=spark)
+    small.history.live().restore(to=tmp_path / "restored", spark=spark)
     assert writing.wait() == 0
     assert lives.exists()
     assert not gone.exists()
@@ -284,9 +287,9 @@ def test_a_failure_leaves_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(*where, fail)
         with pytest.raises(DiskFullError, match=r"No space left on device.*\nNo checkpoint was made\."):
-            ss.restore(small.history, tmp_path / "restored", spark=spark)
+            small.history.live().restore(to=tmp_path / "restored", spark=spark)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "input", "store"]
-    ss.restore(small.history, tmp_path / "restored", spark=spark)
+    small.history.live().restore(to=tmp_path / "restored", spark=spark)
 
 
 def test_bad_input_writes_nothing(small: Run, spark: SparkSession, tmp_path: Path) -> None:
@@ -295,12 +298,12 @@ def test_bad_input_writes_nothing(small: Run, spark: SparkSession, tmp_path: Pat
     taken.mkdir()
     (taken / "mine").touch()
     with pytest.raises(StateWriteError, match="already exists"):
-        ss.restore(small.history, taken, spark=spark)
+        small.history.live().restore(to=taken, spark=spark)
     shutil.rmtree(small.checkpoint)
     with pytest.raises(
         NotACheckpointError, match=r"holds no checkpoint any more.*\n.*pass the code that the query had"
     ):
-        ss.restore(small.history, tmp_path / "restored", spark=spark)
+        small.history.live().restore(to=tmp_path / "restored", spark=spark)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "store", "taken"]
     assert [path.name for path in taken.iterdir()] == ["mine"]
 
@@ -311,7 +314,7 @@ def test_a_limit_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     run.start(QUERIES["limit"], epochs=range(2))
     run.capture()
     with pytest.raises(UnsupportedStateError, match="op0 is the state of a limit"):
-        ss.restore(run.history, tmp_path / "restored", spark=spark)
+        run.history.live().restore(to=tmp_path / "restored", spark=spark)
     assert not (tmp_path / "restored").exists()
 
 
@@ -326,8 +329,8 @@ def test_a_watermark_that_nobody_knows(spark: SparkSession, tmp_path: Path, monk
     known = CheckpointFiles(run.checkpoint).next_watermark_at(newest)
     assert entry.next_watermark == known is not None
     (run.checkpoint / "commits" / str(newest)).unlink()
-    new = ss.restore(run.history, tmp_path / "restored", spark=spark)
+    new = run.history.live().restore(to=tmp_path / "restored", spark=spark)
     assert CheckpointFiles(new).next_watermark_at(newest) == known
     monkeypatch.setattr(CapturedEpoch, "_entry", replace(entry, next_watermark=None))
     with pytest.raises(EpochGoneError, match="watermark"):
-        ss.restore(run.history, tmp_path / "again", spark=spark)
+        run.history.live().restore(to=tmp_path / "again", spark=spark)

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructType
 
-import streamstate as ss
 from streamstate.operations.new_checkpoint.mapping import beside, propose
 from streamstate.operations.new_checkpoint.proposal import Preview, Proposal
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.writer import described
+from streamstate.reports import ProposedMapping, WrittenCheckpoint
 from streamstate.snapshots.checkpoint.operators import Shape, StateSource
 from streamstate.snapshots.spark.state_comparison import TableDifference
 
@@ -26,9 +26,9 @@ def table(name: str, keys: tuple[str, ...], /, **types: DataType) -> TargetTable
     return TargetTable(StateSource(name, Shape.KEYED, {}, "stateStoreSave"), StructType(), keys, types)
 
 
-def shown(*proposals: Proposal) -> ss.ProposedMapping:
+def shown(*proposals: Proposal) -> ProposedMapping:
     """What is shown of some proposals."""
-    return ss.ProposedMapping("checkpoints/old", 3, proposals)
+    return ProposedMapping("checkpoints/old", 3, proposals)
 
 
 OLD = table("op0", ("carrier", "origin"), carrier=TEXT, origin=TEXT, sum=LONG, count=LONG)
@@ -45,7 +45,7 @@ def test_a_mapping_that_is_not_obvious() -> None:
     assert [proposal.sql for proposal in proposed] == [None, "SELECT k AS name, count FROM op1"]
     assert proposed.problems == [proposed[0].problem]
     text = re.sub(" +", " ", repr(proposed))
-    assert "ss.migrate would refuse it, because of op0" in text
+    assert "Checkpoint.migrate would refuse it, because of op0" in text
     assert "✗ It is not obvious how op0 follows from the old state: nothing says what last is" in text
     assert "sum bigint sum double ± another type" in text
     assert "k string (key) name string (key) ± renamed" in text
@@ -84,7 +84,7 @@ def test_everything_is_escaped() -> None:
     before, after = ([{"k": HOSTILE, HOSTILE: at} for at in range(rows)] for rows in (2, 1))
     preview = Preview(pd.DataFrame(before), pd.DataFrame(after), (7,), (2,), 7, 1)
     proposed = shown(Proposal(**{**vars(proposal), "preview": preview}))
-    html = proposed._repr_html_() + ss.WrittenCheckpoint(HOSTILE, 1, {HOSTILE: 1}, 0.1)._repr_html_()
+    html = proposed._repr_html_() + WrittenCheckpoint(HOSTILE, 1, {HOSTILE: 1}, 0.1)._repr_html_()
     assert "<script" not in html
     assert "&lt;script&gt;&amp;" in html
     assert "… and 5 more" in html
@@ -92,7 +92,7 @@ def test_everything_is_escaped() -> None:
 
 def test_a_new_checkpoint() -> None:
     """Its rows before and after, what was verified, and what to do next."""
-    html = ss.WrittenCheckpoint("new", 4, {"op0": 14}, 2.51, {"op0": None, "op1": 2_114})._repr_html_()
+    html = WrittenCheckpoint("new", 4, {"op0": 14}, 2.51, {"op0": None, "op1": 2_114})._repr_html_()
     assert '<td class="number">&gt; 10,000</td><td class="number">14</td>' in html
     assert '<td class="number">2,114</td><td></td>' in html
     assert "✓ Read back by Spark: no row differs; 2.5 s in all." in html

@@ -15,6 +15,7 @@ from oracle import compare
 from pyspark.sql import DataFrame, SparkSession
 
 import streamstate as ss
+from streamstate.reports import CaptureReport, History
 
 INPUT = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", tz="UTC"))])
 START = dt.datetime(2024, 3, 31, 0, 30, 0, 123456, tzinfo=dt.UTC)
@@ -103,7 +104,7 @@ class Run:
         self.inputs = Inputs(self.folder / "input")
         self.checkpoint = self.folder / "checkpoint"
         self.store = self.folder / "store"
-        self.reports: list[ss.CaptureReport] = []
+        self.reports: list[CaptureReport] = []
 
     def start(self, query: Query, *settings: Mapping[str, str], epochs: range = range(5)) -> None:
         """Add the input of the epochs, and run the query over all available input."""
@@ -119,12 +120,12 @@ class Run:
         writer = writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
         writer.start().awaitTermination()
 
-    def capture(self) -> ss.CaptureReport:
+    def capture(self) -> CaptureReport:
         """Capture the new epochs."""
-        return ss.capture(self.checkpoint, self.store, "q", spark=self.spark)
+        return ss.Checkpoint(self.checkpoint).capture(self.store, "q", spark=self.spark)
 
     @property
-    def history(self) -> ss.History:
+    def history(self) -> History:
         """The captured query."""
         return ss.open_store(self.store)["q"]
 

@@ -41,7 +41,7 @@ def test_purged_epochs_are_a_gap(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_capture_waits_for_the_first_epoch(spark: SparkSession, tmp_path: Path) -> None:
     """A capture can be started before its query."""
     run = Run(spark, tmp_path)
-    capture = ss.follow(run.checkpoint, run.store, "q", spark=spark)
+    capture = ss.Checkpoint(run.checkpoint).follow(run.store, "q", spark=spark)
     try:
         assert capture.status.state == "waiting"
         run.start(OTHERS["dropDuplicates"], epochs=range(2))
@@ -55,7 +55,7 @@ def test_a_replaced_checkpoint_is_rejected(spark: SparkSession, tmp_path: Path) 
     """If another query uses the path, a running capture fails, and so does a new one of the same name."""
     run = Run(spark, tmp_path)
     run.start(OTHERS["dropDuplicates"], epochs=range(1))
-    capture = ss.follow(run.checkpoint, run.store, "q", spark=spark)
+    capture = ss.Checkpoint(run.checkpoint).follow(run.store, "q", spark=spark)
     try:
         capture.wait(0, timeout=300)
         shutil.rmtree(run.checkpoint)
@@ -95,7 +95,7 @@ def test_checkpoints_on_other_file_systems(spark: SparkSession, tmp_path: Path) 
     remote = f"viewfs://{tmp_path.name.replace('_', '-')}/data/checkpoint"
     for number, uri in enumerate((remote, run.checkpoint.as_uri())):
         store = tmp_path / f"store{number}"
-        report = ss.capture(uri, store, "q", spark=spark)
+        report = ss.Checkpoint(uri).capture(store, "q", spark=spark)
         history = ss.open_store(store)["q"]
         assert list(report.epochs) == history.captured() == run.history.captured()
         assert compare(spark, run.checkpoint, history) == len(report.epochs)

@@ -55,7 +55,7 @@ def test_a_schema_that_spark_did_not_write_is_named(
         file.write_bytes(schema)
         file.with_name(".schema.crc").unlink(missing_ok=True)
     with pytest.raises(DamagedCheckpointError, match=r"_metadata/schema is (empty|not one that Spark wrote)"):
-        ss.capture(checkpoint, tmp_path / "store", "q", spark=spark)
+        ss.Checkpoint(checkpoint).capture(tmp_path / "store", "q", spark=spark)
 
 
 def test_state_without_a_schema_is_rejected(spark: SparkSession, recordings: Path, tmp_path: Path) -> None:
@@ -64,4 +64,4 @@ def test_state_without_a_schema_is_rejected(spark: SparkSession, recordings: Pat
     shutil.rmtree(checkpoint / "state")
     (checkpoint / "state" / "0" / "0" / "_metadata").mkdir(parents=True)
     with pytest.raises(UnsupportedStateError, match=r"no readable schema(.|\n)*3\.1"):
-        ss.capture(checkpoint, tmp_path / "store", "q", spark=spark)
+        ss.Checkpoint(checkpoint).capture(tmp_path / "store", "q", spark=spark)

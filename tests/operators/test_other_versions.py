@@ -16,6 +16,7 @@ from stepping import tree
 import streamstate as ss
 from operators.running import with_settings
 from streamstate.errors import UnsupportedStateError
+from streamstate.reports import History
 
 
 def cases() -> Iterator[object]:
@@ -42,10 +43,10 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Recordings:
     return cache(lambda version: unpacked(version, tmp_path_factory.mktemp("recorded")))
 
 
-def captured(spark: SparkSession, checkpoint: Path, store: Path) -> ss.History:
+def captured(spark: SparkSession, checkpoint: Path, store: Path) -> History:
     """Capture a recorded checkpoint, and check that its files are unchanged."""
     before = tree(checkpoint)
-    report = ss.capture(checkpoint, store, "q", spark=spark)
+    report = ss.Checkpoint(checkpoint).capture(store, "q", spark=spark)
     assert report.gaps == ()
     assert tree(checkpoint) == before
     return ss.open_store(store)["q"]
@@ -89,14 +90,14 @@ def test_steps_of_a_fork_equal_the_original(
     recording = recordings("3.5")
     history = captured(spark, recording / provider / name, tmp_path / "store")
     before = tree(recording / provider / name)
-    fork = ss.fork(recording / provider / name, tmp_path / "fork", at=1, verify="rows", spark=spark)
+    fork = ss.Checkpoint(recording / provider / name).fork(tmp_path / "fork", at=1, verify="rows", spark=spark)
     session = with_settings(spark, PROVIDERS[provider])
-    report = ss.step(lambda: frame(session, name, recording / "input"), fork, epochs=2, mode=query(name).mode)
+    report = fork.step(lambda: frame(session, name, recording / "input"), epochs=2, mode=query(name).mode)
     assert [epoch.epoch for epoch in report.epochs] == [2, 3]
     assert tree(recording / provider / name) == before
     for epoch in (1, 2, 3):
         for table in query(name).tables:
-            assert spark_rows(spark, fork.checkpoint, table, epoch) == captured_rows(history.at(epoch).table(table))
+            assert spark_rows(spark, fork.path, table, epoch) == captured_rows(history.at(epoch).table(table))
 
 
 @pytest.mark.slow
@@ -106,15 +107,15 @@ def test_an_upgraded_query_has_one_history(spark: SparkSession, tmp_path: Path) 
     checkpoint = recording / "RocksDB" / "session-window"
     early = captured(spark, checkpoint, tmp_path / "store").captured()
     with pytest.raises(UnsupportedStateError, match=r"before 4\.0"):
-        ss.rescale(checkpoint, 3, spark=spark)
+        ss.Checkpoint(checkpoint).rescale(3, spark=spark)
     add_input(recording / "input", EPOCHS)
     run(with_settings(spark, PROVIDERS["RocksDB"]), checkpoint.name, recording / "input", checkpoint)
     for store in ("store", "another"):
-        ss.capture(checkpoint, tmp_path / store, "q", spark=spark)
+        ss.Checkpoint(checkpoint).capture(tmp_path / store, "q", spark=spark)
         history = ss.open_store(tmp_path / store)["q"]
         assert history.captured() > early
         assert compare(spark, checkpoint, history) == len(history.captured())
-    assert ss.rescale(checkpoint, 3, spark=spark).partitions == (2, 3)
+    assert ss.Checkpoint(checkpoint).rescale(3, spark=spark).partitions == (2, 3)
 
 
 @pytest.mark.exhaustive
@@ -150,7 +151,7 @@ def test_session_windows_on_another_file_system(spark: SparkSession, recordings:
     name = tmp_path.name.replace("_", "-")
     mounts = spark.sparkContext._jsc.hadoopConfiguration()
     mounts.set(f"fs.viewfs.mounttable.{name}.link./data", checkpoint.parent.as_uri())
-    ss.capture(f"viewfs://{name}/data/{checkpoint.name}", tmp_path / "store", "q", spark=spark)
+    ss.Checkpoint(f"viewfs://{name}/data/{checkpoint.name}").capture(tmp_path / "store", "q", spark=spark)
     history = ss.open_store(tmp_path / "store")["q"]
     local = captured(spark, checkpoint, tmp_path / "local")
     assert history.captured() == local.captured() != []
@@ -162,9 +163,9 @@ def test_session_windows_on_another_file_system(spark: SparkSession, recordings:
 def test_older_checkpoints_can_be_repartitioned(spark: SparkSession, recordings: Recordings, tmp_path: Path) -> None:
     """A fork with another number of partitions has the same rows. Operators that Spark cannot rewrite are rejected."""
     checkpoint = recordings("3.5") / "RocksDB" / "two-operators"
-    fork = ss.fork(checkpoint, tmp_path / "fork", at=2, partitions=3, spark=spark)
+    fork = ss.Checkpoint(checkpoint).fork(tmp_path / "fork", at=2, partitions=3, spark=spark)
     for table in ("op0", "op1"):
-        assert spark_rows(spark, fork.checkpoint, table, 2) == spark_rows(spark, checkpoint, table, 2)
+        assert spark_rows(spark, fork.path, table, 2) == spark_rows(spark, checkpoint, table, 2)
     groups = recordings("3.5") / "RocksDB" / "applyInPandasWithState"
     with pytest.raises(UnsupportedStateError, match="left no metadata"):
-        ss.fork(groups, tmp_path / "groups", at=2, partitions=3, spark=spark)
+        ss.Checkpoint(groups).fork(tmp_path / "groups", at=2, partitions=3, spark=spark)

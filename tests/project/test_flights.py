@@ -14,6 +14,7 @@ from oracle import compare
 from pyspark.sql import SparkSession
 
 import streamstate as ss
+from streamstate.reports import History
 from streamstate.tutorials import flights
 from streamstate.tutorials.rotations import KEPT_LEGS
 
@@ -44,15 +45,15 @@ def departures(storm: Path) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="session")
-def rotations(spark: SparkSession, storm: Path, tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def rotations(spark: SparkSession, storm: Path, tmp_path_factory: pytest.TempPathFactory) -> History:
     """The history of ``rotations`` over the six days."""
     return captured(spark, storm, tmp_path_factory.mktemp("rotations"), "rotations")
 
 
-def captured(spark: SparkSession, storm: Path, folder: Path, query: str, mode: str = "update") -> ss.History:
+def captured(spark: SparkSession, storm: Path, folder: Path, query: str, mode: str = "update") -> History:
     """Run and capture a query over the six days; compare each epoch with Spark's own state reader."""
     run(getattr(flights, query)(spark, storm), folder / "checkpoint", mode)
-    ss.capture(folder / "checkpoint", folder / "store", query, spark=spark)
+    ss.Checkpoint(folder / "checkpoint").capture(folder / "store", query, spark=spark)
     history = ss.open_store(folder / "store")[query]
     assert len(history.captured()) >= 3
     assert compare(spark, folder / "checkpoint", history) == len(history.captured()) * len(history.tables())
@@ -175,7 +176,7 @@ def test_a_departure_waits_for_its_weather(
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_rotations_has_a_value_a_list_a_map_and_timers(rotations: ss.History, departures: pd.DataFrame) -> None:
+def test_rotations_has_a_value_a_list_a_map_and_timers(rotations: History, departures: pd.DataFrame) -> None:
     """The state of each aircraft equals the result of pandas."""
     flown = departures[departures.tailnum.notna() & departures.dep_delay.notna()]
     first = flown[flown.day.isin([6, 7])].sort_values("scheduled")
@@ -193,7 +194,7 @@ def test_rotations_has_a_value_a_list_a_map_and_timers(rotations: ss.History, de
 
 
 @pytest.mark.slow
-def test_an_aircraft_without_flights_for_a_day_is_removed(rotations: ss.History, departures: pd.DataFrame) -> None:
+def test_an_aircraft_without_flights_for_a_day_is_removed(rotations: History, departures: pd.DataFrame) -> None:
     """When its timer expires, the value and the list are cleared, and the map of visits is kept."""
     newest = rotations.live()
     tailnums = {name: set(newest.table(name).to_pandas().tailnum) for name in newest.tables()}

@@ -117,3 +117,10 @@ def test_the_imports_of_the_package_lead_one_way(package: House) -> None:
 def test_the_drawing_in_the_documentation_is_up_to_date(package: House) -> None:
     """`python -m scripts.house` updates it."""
     assert DRAWING.read_text(encoding="utf-8") == drawing(package)
+
+
+def test_methods_of_the_nouns_may_load_what_acts_on_them(tmp_path: Path) -> None:
+    """Only inside functions: at the top of their modules, the rule holds."""
+    below = "def restore():\n    from streamstate.widgets.view import View"
+    assert uphill(tmp_path / "inside", state_inspect__snapshot=below) == []
+    assert uphill(tmp_path / "top", state_inspect__snapshot="from streamstate.widgets.view import View") != []

@@ -28,7 +28,9 @@ def in_a_new_process(program: str, folder: Path, **environment: str) -> subproce
 
 def test_session_is_a_function_after_other_imports(tmp_path: Path) -> None:
     """No imported module hides the public name."""
-    program = "import streamstate as ss, streamstate.extension; ss.capture, ss.follow; print(callable(ss.session))"
+    program = (
+        "import streamstate as ss, streamstate.extension; ss.Checkpoint, ss.open_store; print(callable(ss.session))"
+    )
     assert in_a_new_process(program, tmp_path).stdout == "True\n"
 
 

@@ -19,6 +19,7 @@ from synthetic import START, State, write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownColumnError, UnknownTableError
+from streamstate.reports import Snapshot, Store
 from streamstate.snapshots.store.changelog import log_schema
 from streamstate.snapshots.store.delta import append_once, open_or_create
 from streamstate.snapshots.store.entries import Entry, TableEntry
@@ -29,7 +30,7 @@ from streamstate.snapshots.store.registry import register
 EXAMPLES = settings(max_examples=12, deadline=None)
 
 
-def stored(path: Path, rows: pa.Table, keys: list[str], *, table: str = "op0", partitions: Any = None) -> ss.Snapshot:
+def stored(path: Path, rows: pa.Table, keys: list[str], *, table: str = "op0", partitions: Any = None) -> Snapshot:
     """A store of one epoch with the given state."""
     layout = Layout.at(path)
     register(layout, "q", "id", "checkpoint")
@@ -399,7 +400,7 @@ def test_a_snapshot_summary_has_one_row_per_table(tmp_path: Path) -> None:
     ]
 
 
-def test_the_summary_of_a_real_query(store: ss.Store) -> None:
+def test_the_summary_of_a_real_query(store: Store) -> None:
     """The summary's counts match the rows."""
     table = store["counts"].live().table()
     frame, rows = table.summary().set_index("column"), table.to_pandas()

@@ -25,6 +25,7 @@ from streamstate.errors import (
     UnknownNameError,
     UnknownQueryError,
 )
+from streamstate.reports import Store
 from streamstate.state_inspect.cuts.choice import connected, newest_agreeing, oldest_agreeing
 from streamstate.state_inspect.cuts.source_positions import QueryStreams
 
@@ -62,7 +63,7 @@ def kafka(*offsets: dict[str, Any], start: dict[str, Any] | None = None) -> list
     return [{"offsets": json.dumps([offset]), "sources": json.dumps([fact])} for offset in offsets]
 
 
-def stored(path: Path, **queries: Sequence[dict[str, Any]]) -> ss.Store:
+def stored(path: Path, **queries: Sequence[dict[str, Any]]) -> Store:
     """A store of these queries; at epoch e the state of each is a key ``a`` with value e, committed after e minutes."""
     for name, facts in queries.items():
         write(path, [{"a": epoch} for epoch in range(len(facts))], query=name, facts=facts)
@@ -370,7 +371,7 @@ def test_two_queries_over_one_folder(spark: SparkSession, source: Source, tmp_pa
     for size in (2, 3):
         reader = spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", size)
         run(reader.parquet(str(source.folder)).groupBy("k").sum("v"), tmp_path / f"by{size}")
-        ss.capture(tmp_path / f"by{size}", tmp_path / "store", spark=spark)
+        ss.Checkpoint(tmp_path / f"by{size}").capture(tmp_path / "store", spark=spark)
     cut = ss.cut(tmp_path / "store", ["by2", "by3"], at=2)
     assert (cut.by, cut.exact, cut.epochs) == ("offsets", True, {"by2": 2, "by3": 1})
     assert cut["by2"].table().to_arrow().to_pylist() == cut["by3"].table().to_arrow().to_pylist()

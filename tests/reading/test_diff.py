@@ -15,13 +15,14 @@ from synthetic import State, write
 import streamstate as ss
 from reading.test_histories import EXAMPLES, HISTORIES
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.reports import History
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
 
 STATES: list[State | None] = [{"a": 1, "b": 5, "c": 3}, {"a": 2, "b": 5, "d": 4}, {"a": 9, "b": 1, "d": 4}, {"b": 2}]
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     """A query ``q`` of four epochs."""
     folder = tmp_path_factory.mktemp("diff")
     write(folder, STATES)
@@ -29,7 +30,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
 
 
 @pytest.mark.parametrize("few", [DiffSQL.few, 0])
-def test_the_counts_match_the_frames(history: ss.History, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_counts_match_the_frames(history: History, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting does not build the frames, and agrees with them, whether few versions are grouped or many joined."""
     monkeypatch.setattr(DiffSQL, "few", few)
     for a in range(4):
@@ -40,7 +41,7 @@ def test_the_counts_match_the_frames(history: ss.History, few: int, monkeypatch:
             assert len(diff) == sum(diff.counts.values())
 
 
-def test_a_page_has_old_and_new_values_and_their_difference(history: ss.History) -> None:
+def test_a_page_has_old_and_new_values_and_their_difference(history: History) -> None:
     """Rows are in key order; a value that is missing on one side is missing in the page."""
     page = history.diff(0, 1).page()
     expected = ["_change", "key", "value_old", "value_new", "value_delta", "_cause", "_epochs"]
@@ -50,26 +51,26 @@ def test_a_page_has_old_and_new_values_and_their_difference(history: ss.History)
     assert page["value_delta"].tolist() == [1, pd.NA, pd.NA]
 
 
-def test_a_diff_has_the_column_lists_of_a_state_table(history: ss.History) -> None:
+def test_a_diff_has_the_column_lists_of_a_state_table(history: History) -> None:
     """The lists are in the order on disk; columns with a difference are listed separately."""
     diff, table = history.diff(0, 1), history.at(1).table()
     assert (diff.key_columns, diff.value_columns) == (table.key_columns, table.value_columns)
     assert diff.delta_columns == ["value"]
 
 
-def test_a_page_says_at_which_epochs_a_key_changed(history: ss.History) -> None:
+def test_a_page_says_at_which_epochs_a_key_changed(history: History) -> None:
     """Only epochs after the first and up to the second are listed, in either direction of the diff."""
     for a, b in ((0, 3), (3, 0)):
         page = history.diff(a, b).page().set_index("key")["_epochs"]
         assert {key: list(epochs) for key, epochs in page.items()} == {"a": [1, 2, 3], "b": [2, 3], "c": [1]}
 
 
-def test_without_the_operators_name_every_cause_is_unknown(history: ss.History) -> None:
+def test_without_the_operators_name_every_cause_is_unknown(history: History) -> None:
     """A store from before operators were recorded: no cause is guessed."""
     assert set(history.diff(0, 3).page()["_cause"]) == {"unknown"}
 
 
-def test_a_page_is_sorted_and_filtered(history: ss.History) -> None:
+def test_a_page_is_sorted_and_filtered(history: History) -> None:
     """By any column of the page, ascending or descending, and by kind of change."""
     diff = history.diff(0, 2)
     assert diff.page(order_by="value_delta", descending=True)["key"].tolist() == ["a", "b", "c", "d"]
@@ -79,14 +80,14 @@ def test_a_page_is_sorted_and_filtered(history: ss.History) -> None:
     assert diff.page(descending=True)["key"].tolist() == ["d", "c", "b", "a"]
 
 
-def test_the_movers_have_the_largest_differences(history: ss.History) -> None:
+def test_the_movers_have_the_largest_differences(history: History) -> None:
     """Increases and decreases count; added and removed keys are not movers."""
     movers = history.diff(0, 2).movers()
     assert list(zip(movers["key"], movers["value_delta"], strict=True)) == [("a", 8), ("b", -4)]
     assert len(history.diff(0, 2).movers("value", n=1)) == 1
 
 
-def test_the_summary_aggregates_the_differences(history: ss.History) -> None:
+def test_the_summary_aggregates_the_differences(history: History) -> None:
     """It has the number of differing values, and the sum and maximum of their differences."""
     summary = history.diff(0, 2).summary()
     assert summary.counts == {"added": 1, "removed": 1, "changed": 2}
@@ -98,7 +99,7 @@ def test_the_summary_aggregates_the_differences(history: ss.History) -> None:
     assert "2 changed" in summary._repr_html_()
 
 
-def test_a_diff_shows_its_summary_and_first_rows(history: ss.History) -> None:
+def test_a_diff_shows_its_summary_and_first_rows(history: History) -> None:
     """In a notebook."""
     shown = history.diff(0, 2)._repr_html_()
     assert "largest_increase" in shown
@@ -117,7 +118,7 @@ def test_a_diff_shows_its_summary_and_first_rows(history: ss.History) -> None:
     ],
 )
 def test_invalid_arguments_of_a_diff_are_rejected(
-    history: ss.History, call: Any, error: type[Exception], message: str
+    history: History, call: Any, error: type[Exception], message: str
 ) -> None:
     """Each error says what would be valid."""
     with pytest.raises(error, match=message):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import streamstate as ss
+from streamstate.reports import History
 from streamstate.snapshots.store.changelog import Operator, log_schema
 from streamstate.snapshots.store.delta import append_once, open_or_create
 from streamstate.snapshots.store.entries import Entry, TableEntry
@@ -49,7 +50,7 @@ KEY = pa.struct([("a", pa.string()), ("b", pa.list_(pa.int64()))])
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     """One key that changes in every column, one that is removed, one that is added, and one without a value."""
     folder = tmp_path_factory.mktemp("types")
     kinds = {name: kind for name, (kind, *_) in {**COLUMNS, **OTHERS}.items()}
@@ -82,7 +83,7 @@ def write_epochs(folder: Path, kinds: dict[str, pa.DataType], epochs: list[list[
         manifest.append([entry], "q/_epochs")
 
 
-def test_differences_by_type(history: ss.History) -> None:
+def test_differences_by_type(history: History) -> None:
     """Numbers have exact differences, timestamps durations; overflows and other types have none."""
     page = history.diff(0, 1).page(change="changed")
     [row] = page.to_dict("records")
@@ -95,13 +96,13 @@ def test_differences_by_type(history: ss.History) -> None:
 
 
 @pytest.mark.parametrize("few", [DiffSQL.few, 0])
-def test_counts_over_every_type(history: ss.History, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_over_every_type(history: History, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of any type and keys that are structs or null are compared, both grouped and joined."""
     monkeypatch.setattr(DiffSQL, "few", few)
     assert history.diff(0, 1).counts == {"added": 1, "removed": 1, "changed": 1}
 
 
-def test_lookup_of_nested_keys(history: ss.History) -> None:
+def test_lookup_of_nested_keys(history: History) -> None:
     """Rows are in the requested order; a key that is requested twice is returned twice."""
     changes, missing = {"key": {"a": "changes", "b": [1]}}, {"key": None}
     table = history.at(0).table()
@@ -110,7 +111,7 @@ def test_lookup_of_nested_keys(history: ss.History) -> None:
     assert table.lookup_many([changes, changes])["small"].tolist() == [-128, -128]
 
 
-def test_a_summary_uses_each_columns_type(history: ss.History) -> None:
+def test_a_summary_uses_each_columns_type(history: History) -> None:
     """Sums, increases and decreases have the type of their column's differences."""
     summary = history.diff(0, 1).summary().columns.set_index("column")
     assert summary.loc["money", "sum"] == Decimal("2.25")
@@ -120,7 +121,7 @@ def test_a_summary_uses_each_columns_type(history: ss.History) -> None:
     assert history.diff(0, 1).movers("moment")["moment_delta"][0] == pd.Timedelta(minutes=90)
 
 
-def test_causes_of_nested_keys(history: ss.History) -> None:
+def test_causes_of_nested_keys(history: History) -> None:
     """Keys that are structs or null are found like any other."""
     page = history.diff(0, 1).page()
     assert page["_change"].tolist() == ["changed", "added", "removed"]
@@ -130,7 +131,7 @@ def test_causes_of_nested_keys(history: ss.History) -> None:
     assert history.life(key=None)["epoch"].tolist() == [0]
 
 
-def test_conditions_on_nested_values(history: ss.History) -> None:
+def test_conditions_on_nested_values(history: History) -> None:
     """Structs, lists and maps are addressed in DuckDB's syntax."""
     assert history.first("nested.x = 2 AND len(many) = 2") == 1
     assert history.first("\"by name\"['a'] = 1") == 0
@@ -138,7 +139,7 @@ def test_conditions_on_nested_values(history: ss.History) -> None:
     assert spans["held_until"].tolist() == [1, 1]
 
 
-def test_a_diff_of_any_columns_can_be_displayed(history: ss.History) -> None:
+def test_a_diff_of_any_columns_can_be_displayed(history: History) -> None:
     """In a notebook and as text."""
     diff = history.diff(0, 1)
     assert "1 added, 1 removed, 1 changed" in repr(diff)

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 import streamstate as ss
 from streamstate.command_line import main
 from streamstate.command_line.output import plain as as_json
+from streamstate.reports import History
 from streamstate.snapshots.store.changelog import log_schema
 from streamstate.snapshots.store.delta import append_once, open_or_create
 from streamstate.snapshots.store.entries import Entry, TableEntry
@@ -133,7 +134,7 @@ def examples(draw: st.DrawFn) -> Example:
     return Example(kinds, [[(key, draw(row)) for key in some if draw(st.booleans())] for _ in range(2)])
 
 
-def written(folder: Path, example: Example) -> ss.History:
+def written(folder: Path, example: Example) -> History:
     """A store with the example as the query ``q``."""
     layout = Layout.at(folder)
     register(layout, "q", "id", "checkpoint")
@@ -231,7 +232,7 @@ def in_json(rows: Iterable[Iterable[Any]]) -> list[str]:
     return sorted(json.dumps([as_json(value) for value in row]) for row in rows)
 
 
-def check_state(folder: Path, history: ss.History, example: Example, epoch: int) -> None:
+def check_state(folder: Path, history: History, example: Example, epoch: int) -> None:
     """A page, a look-up, a statement, the browser, a saved file and ``streamstate show`` have the same rows."""
     rows, table = oracle(example, epoch).values(), history.at(epoch).table()
     assert of_frame(table.head(), *"abcd") == of_frame(table.to_pandas(), *"abcd") == exactly(rows)
@@ -251,7 +252,7 @@ def check_state(folder: Path, history: ss.History, example: Example, epoch: int)
     assert summary["nulls"].tolist() == [sum(row[at] is None for row in rows) for at in range(4)]
 
 
-def check_difference(folder: Path, history: ss.History, example: Example) -> None:
+def check_difference(folder: Path, history: History, example: Example) -> None:
     """A diff as a frame, as a view, as a summary and as text."""
     found = [*differences(example)]
     diff = history.diff(0, 1)
@@ -272,7 +273,7 @@ def check_difference(folder: Path, history: ss.History, example: Example) -> Non
     assert [summary["changed"][name] for name in "cd"] == counts
 
 
-def check_keys(folder: Path, history: ss.History, example: Example) -> None:
+def check_keys(folder: Path, history: History, example: Example) -> None:
     """The history of each key as a frame, as a view, and in the browser."""
     both = oracle(example, 0), oracle(example, 1)
     for at, row in (both[0] | both[1]).items():

@@ -13,6 +13,7 @@ from synthetic import State, write
 
 import streamstate as ss
 from streamstate.errors import UnknownEpochError
+from streamstate.reports import History, StateTable
 from streamstate.snapshots.store import merging
 from streamstate.snapshots.store.changelog import state_at
 from streamstate.snapshots.store.delta import maintenance
@@ -27,7 +28,7 @@ HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, m
 EXAMPLES = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def as_state(table: ss.StateTable) -> State:
+def as_state(table: StateTable) -> State:
     """A captured table as a plain dict."""
     return {row["key"]: row["value"] for row in table.to_arrow().to_pylist()}
 
@@ -77,7 +78,7 @@ def test_epochs_can_be_read_in_any_order(
         changed.setattr(maintenance, "_MANY", merged)
         changed.setattr(merging, "_SMALL_KEYFRAME", random.choice([0, 10]))
         known = {epoch: state for epoch, state in enumerate(states) if state is not None}
-        history: ss.History | None = None
+        history: History | None = None
         for shown in sorted({random.randint(1, len(states)), len(states)}):
             # The reader opens the first part of the history; the rest arrives while it reads.
             write(Path(folder), states[:shown], keyframe_every=keyframe_every, tidy_every=random.choice([None, 1, 2]))
@@ -92,7 +93,7 @@ def test_epochs_can_be_read_in_any_order(
         check_keys(history, states)
 
 
-def check_rebuilding(folder: str, history: ss.History, known: dict[int, State]) -> None:
+def check_rebuilding(folder: str, history: History, known: dict[int, State]) -> None:
     """Rebuilding an epoch from the changelog alone gives the same state."""
     keyframes = dict(zip(history.epochs()["epoch"], history.epochs()["keyframes"], strict=True))
     for epoch, state in known.items():
@@ -102,7 +103,7 @@ def check_rebuilding(folder: str, history: ss.History, known: dict[int, State]) 
         assert {row["key"]: row["value"] for row in rows.to_pylist()} == state
 
 
-def check_diffs(history: ss.History, known: dict[int, State]) -> None:
+def check_diffs(history: History, known: dict[int, State]) -> None:
     """Every pair of epochs, in both directions."""
     for a, old in known.items():
         for b, new in known.items():
@@ -113,7 +114,7 @@ def check_diffs(history: ss.History, known: dict[int, State]) -> None:
             assert changed == {key: (old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]}
 
 
-def check_keys(history: ss.History, states: list[State | None]) -> None:
+def check_keys(history: History, states: list[State | None]) -> None:
     """A key's history has each of its changes, and after a gap its keyframe."""
     for key in "abcdef":
         expected: list[tuple[int, str, int | None]] = []

@@ -11,12 +11,13 @@ from synthetic import State, write
 
 import streamstate as ss
 from streamstate.errors import DamagedStoreError, InvalidArgumentError, StoreError, UnknownEpochError
+from streamstate.reports import StateTable
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 STATES: list[State | None] = [{"a": epoch, f"k{epoch % 4}": epoch} for epoch in range(8)]
 
 
-def rows(table: ss.StateTable) -> State:
+def rows(table: StateTable) -> State:
     """A captured table as a plain dict."""
     return {row["key"]: row["value"] for row in table.to_arrow().to_pylist()}
 

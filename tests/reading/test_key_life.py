@@ -13,6 +13,7 @@ from synthetic import State, write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.reports import History
 
 pytestmark = pytest.mark.usefixtures("read_either_way")
 
@@ -20,7 +21,7 @@ STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, None, {"b": 6, "a": 2}
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     """A query ``q`` with a gap at epoch 2."""
     folder = tmp_path_factory.mktemp("life")
     write(folder, STATES)
@@ -28,7 +29,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
 
 
 @pytest.fixture(scope="module")
-def remembered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def remembered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
     """A ``transformWithState`` query with a value, a list, a map and timers."""
     run = Run(spark, tmp_path_factory.mktemp("remembered"))
     for epoch in range(3):
@@ -37,7 +38,7 @@ def remembered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return run.history
 
 
-def test_the_last_column_of_a_key_history_is_the_cause(history: ss.History) -> None:
+def test_the_last_column_of_a_key_history_is_the_cause(history: History) -> None:
     """The other columns keep their positions; rows found after a gap have no known cause."""
     found = history.key_history(key="a")
     assert list(found.columns) == ["epoch", "change", "committed_at", "value", "cause"]
@@ -45,7 +46,7 @@ def test_the_last_column_of_a_key_history_is_the_cause(history: ss.History) -> N
     assert set(found["cause"]) == {"unknown"}
 
 
-def test_a_life_in_one_table_equals_its_key_history(history: ss.History) -> None:
+def test_a_life_in_one_table_equals_its_key_history(history: History) -> None:
     """It has the table's name in addition, and its own column order."""
     found = history.life(key="a")
     assert list(found.columns) == ["epoch", "table", "change", "cause", "committed_at", "value"]
@@ -55,7 +56,7 @@ def test_a_life_in_one_table_equals_its_key_history(history: ss.History) -> None
 
 
 @pytest.mark.exhaustive
-def test_a_life_across_tables(remembered: ss.History) -> None:
+def test_a_life_across_tables(remembered: History) -> None:
     """Every table whose key has the column is included, with all rows of the key by ascending epoch."""
     found = remembered.life(k="k1")
     assert set(found["table"]) == {"op0_total", "op0_seen", "op0_by_kind", "op0_timers"}
@@ -69,21 +70,21 @@ def test_a_life_across_tables(remembered: ss.History) -> None:
 
 
 @pytest.mark.exhaustive
-def test_names_that_two_tables_use_for_different_types(remembered: ss.History) -> None:
+def test_names_that_two_tables_use_for_different_types(remembered: History) -> None:
     """A column is identified by name and type, whichever table it is from."""
     found = remembered.life(k="k1")
     with_n = set(found[found["n"].notna()]["table"])
     assert with_n == {"op0_total", "op0_by_kind"}
 
 
-def test_more_key_columns_narrow_the_tables(remembered: ss.History) -> None:
+def test_more_key_columns_narrow_the_tables(remembered: History) -> None:
     """Only tables whose key has all of the columns are included."""
     found = remembered.life(k="k1", kind="r1")
     assert set(found["table"]) == {"op0_by_kind"}
     assert "kind" not in found.columns
 
 
-def test_an_unknown_key_column_error_lists_each_tables_key(remembered: ss.History) -> None:
+def test_an_unknown_key_column_error_lists_each_tables_key(remembered: History) -> None:
     """The right column can be chosen from the message."""
     with pytest.raises(UnknownColumnError, match=r"key column carrier\.(.|\n)*op0_seen: k, _position"):
         remembered.life(carrier="UA")

@@ -13,6 +13,7 @@ from browser.stores import Written
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
+from streamstate.reports import History
 from streamstate.state_inspect.keys.key_rows import row_number_column
 from streamstate.state_inspect.keys.key_text import parsed_value, spelled
 
@@ -23,7 +24,7 @@ KEY = {name: f"{name} of a" for name in NAMES}
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     """A table whose key columns are named like arguments; one key, over two epochs."""
     path = tmp_path_factory.mktemp("names")
     columns = {**dict.fromkeys(NAMES, pa.string()), "n": pa.int64()}
@@ -33,7 +34,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
     return ss.open_store(path)["q"]
 
 
-def test_a_key_mapping_is_accepted_by_lookups(history: ss.History) -> None:
+def test_a_key_mapping_is_accepted_by_lookups(history: History) -> None:
     """In a state table, over time, and in all tables."""
     assert history.live().table().lookup(key=KEY) == {**KEY, "n": 1}
     assert history.key_history("op0", key=KEY)["n"].tolist() == [0, 1]
@@ -41,7 +42,7 @@ def test_a_key_mapping_is_accepted_by_lookups(history: ss.History) -> None:
     assert history.life(key={"table": "table of a"})["epoch"].tolist() == [0, 1]
 
 
-def test_a_key_mapping_is_accepted_by_conditions(history: ss.History) -> None:
+def test_a_key_mapping_is_accepted_by_conditions(history: History) -> None:
     """``first``, ``when`` and ``watch``."""
     assert history.first("n = 1", key={"interval": "interval of a"}) == 1
     assert history.when("n = 1", table="op0", key={"per_key": "another"}).empty
@@ -49,7 +50,7 @@ def test_a_key_mapping_is_accepted_by_conditions(history: ss.History) -> None:
         assert watch.running
 
 
-def test_views_show_keys_of_any_column_name(history: ss.History) -> None:
+def test_views_show_keys_of_any_column_name(history: History) -> None:
     """Whatever the names of the key columns are."""
     from streamstate.widgets import KeyHistoryView, StateBrowser
 
@@ -60,7 +61,7 @@ def test_views_show_keys_of_any_column_name(history: ss.History) -> None:
 
 
 @pytest.mark.parametrize("extra", [{"n": 1}, {"other": 1}])
-def test_a_key_given_twice_is_rejected(history: ss.History, extra: dict[str, Any]) -> None:
+def test_a_key_given_twice_is_rejected(history: History, extra: dict[str, Any]) -> None:
     """A key is a mapping or keywords, not both; names that are not key columns are rejected too."""
     with pytest.raises(InvalidArgumentError, match="as keyword arguments, not both"):
         history.live().table().lookup(key=KEY, **extra)

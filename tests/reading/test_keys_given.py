@@ -18,6 +18,7 @@ from browser.stores import Written
 import streamstate as ss
 from streamstate.command_line import main
 from streamstate.errors import InvalidArgumentError, StreamStateError
+from streamstate.reports import History
 from streamstate.widgets import KeyHistoryView
 
 START = dt.datetime(2026, 11, 26, 9, 51, tzinfo=dt.UTC)
@@ -54,7 +55,7 @@ class Window(dict[str, Any]):
 
 
 @pytest.fixture
-def history(folder: Path) -> ss.History:
+def history(folder: Path) -> History:
     """The query, with nothing loaded."""
     return ss.open_store(folder)["visits"]
 
@@ -75,7 +76,7 @@ GIVEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("window", GIVEN.values(), ids=GIVEN)
-def test_a_window_can_be_given_in_many_ways(history: ss.History, window: Any) -> None:
+def test_a_window_can_be_given_in_many_ways(history: History, window: Any) -> None:
     """By its start, whose end is that of the other windows, or by both ends; wherever a key is taken."""
     table = history.live().table("op0")
     assert table.lookup(window=window, user="u1") == ROW
@@ -97,7 +98,7 @@ def test_a_command_takes_a_window_by_its_start(folder: Path, text: str, capsys: 
     assert json.loads(capsys.readouterr().out)["n"] == 3
 
 
-def test_a_null_in_a_key_can_be_given(folder: Path, history: ss.History, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_null_in_a_key_can_be_given(folder: Path, history: History, capsys: pytest.CaptureFixture[str]) -> None:
     """It is spelled ``null``; the text is spelled with quotes."""
     key = ["key", str(folder), "visits", "window=2026-11-26T09:51:00Z", "--table", "op0", "--at", "live", "--json"]
     for user, found in (("null", 1), ('"null"', 0)):
@@ -116,13 +117,13 @@ def test_a_null_in_a_key_can_be_given(folder: Path, history: ss.History, capsys:
         (7, "a window's start, or start/end"),
     ],
 )
-def test_a_window_that_cannot_be_read_is_refused(history: ss.History, window: Any, message: str) -> None:
+def test_a_window_that_cannot_be_read_is_refused(history: History, window: Any, message: str) -> None:
     """The error says how it can be given."""
     with pytest.raises(InvalidArgumentError, match=message):
         history.key_history("op0", window=window, user="u1")
 
 
-def test_a_session_can_be_given_by_its_window(history: ss.History) -> None:
+def test_a_session_can_be_given_by_its_window(history: History) -> None:
     """The result shows the window; the state's key has its start."""
     table = history.live().table("op1")
     expected = {"user": "u2", "sessionStartTime": START, "session_window": {"start": START, "end": START + MINUTE}}
@@ -131,7 +132,7 @@ def test_a_session_can_be_given_by_its_window(history: ss.History) -> None:
     assert table.lookup(user="u2", sessionStartTime=START) == expected
 
 
-def test_a_key_history_of_part_of_a_key(history: ss.History, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_history_of_part_of_a_key(history: History, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All sessions of a user: the other key columns come before the values."""
     found = history.key_history("op1", user="u2")
     assert list(found.columns) == ["epoch", "change", "committed_at", "sessionStartTime", "session_window", "cause"]
@@ -161,7 +162,7 @@ def test_a_history_of_part_of_a_key_can_include_ancestors(tmp_path: Path) -> Non
     ]
 
 
-ERRORS: dict[str, Callable[[ss.History], object]] = {
+ERRORS: dict[str, Callable[[History], object]] = {
     "missing column": lambda history: history.live().table("op0").lookup(user="u1"),
     "unknown column": lambda history: history.live().table("op0").lookup(windw=START, user="u1"),
     "wrong type": lambda history: history.live().table("op0").lookup(window="yesterday", user="u1"),
@@ -174,7 +175,7 @@ ERRORS: dict[str, Callable[[ss.History], object]] = {
 
 
 @pytest.mark.parametrize("call", ERRORS.values(), ids=ERRORS)
-def test_every_error_of_a_key_has_an_example_to_copy(history: ss.History, call: Callable[[ss.History], object]) -> None:
+def test_every_error_of_a_key_has_an_example_to_copy(history: History, call: Callable[[History], object]) -> None:
     """The example is a key that the table has, and it works as it is."""
     with pytest.raises(StreamStateError) as error:
         call(history)

@@ -16,7 +16,7 @@ from streamstate.snapshots.store.query_plans.plan_table import store_plan
 from streamstate.snapshots.store.query_plans.query_plan import PlannedColumn, QueryPlan, TablePlan
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
 
-MENDS = 'streamstate.describe(store, "clicks", build_query)'
+MENDS = 'streamstate.open_store(store)["clicks"].describe(build_query)'
 SIDE = {"field0": pa.string(), "index": pa.int64(), "user": pa.string(), "n": pa.int64(), "matched": pa.bool_()}
 AGGREGATE = {"_groupingexpression": pa.string(), "sum": pa.int64()}
 DEDUPLICATED = {"user": pa.string()}
@@ -53,7 +53,7 @@ def test_a_view_says_that_the_plan_is_unknown(folder: Path, view: type[StateBrow
     for query, said in (("clicks", True), ("op1", True), ("op2", False)):
         shown = view(ss.open_store(folder)[query])
         message = shown.model.drawing(shown.selection).message
-        assert (f'streamstate.describe(store, "{query}", build_query)' in message["naming"]) is said
+        assert (f'streamstate.open_store(store)["{query}"].describe(build_query)' in message["naming"]) is said
 
 
 def test_an_error_of_a_key_says_that_the_plan_is_unknown(folder: Path) -> None:

@@ -13,6 +13,7 @@ from synthetic import State, copy_of
 import streamstate as ss
 from reading.test_tail import until
 from streamstate.errors import StoreError
+from streamstate.reports import History
 from streamstate.state_inspect.temporal_index.loading import loading_progress
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
 from streamstate.state_inspect.temporal_index.read_ahead import ReadAhead
@@ -23,18 +24,18 @@ STATES: list[State | None] = [{"a": epoch, "b": epoch // 3} for epoch in range(3
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> ss.History:
+def history(tmp_path: Path) -> History:
     """30 epochs, a keyframe every five."""
     copy_of(tmp_path / "store", STATES, keyframe_every=5)
     return ss.open_store(tmp_path / "store")["q"]
 
 
-def lows(history: ss.History) -> set[int | None]:
+def lows(history: History) -> set[int | None]:
     """The first epochs of what is loaded."""
     return {table.low for table in history.recorded.index.loaded("q", "op0")}
 
 
-def test_the_browser_reads_the_epochs_beside_those_it_shows(history: ss.History) -> None:
+def test_the_browser_reads_the_epochs_beside_those_it_shows(history: History) -> None:
     """After a slider move, the parts before and after are loaded; closing the view stops that."""
     model = BrowserModel(history)
     model.quick(BrowserSelection(epoch=12))
@@ -65,7 +66,7 @@ def test_what_is_wanted_next_replaces_what_was_wanted_before() -> None:
     assert loaded == [1, 3]
 
 
-def test_loading_can_be_stopped(history: ss.History) -> None:
+def test_loading_can_be_stopped(history: History) -> None:
     """Nothing of it stays, and the same epochs can be loaded afterwards."""
     running = RunningStatements()
 

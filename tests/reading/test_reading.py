@@ -26,6 +26,7 @@ from streamstate.errors import (
     UnknownQueryError,
     UnknownTableError,
 )
+from streamstate.reports import History, Store
 from streamstate.snapshots.store.layout import FORMAT, QUERIES, Layout
 from streamstate.snapshots.store.registry import register
 
@@ -33,28 +34,28 @@ STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, None, {"b": 6, "c": 7,
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     """A query ``q`` with a gap at epoch 2."""
     folder = tmp_path_factory.mktemp("reading")
     write(folder, STATES)
     return ss.open_store(folder)["q"]
 
 
-def test_a_store_lists_its_queries(counted: tuple[Path, Path], store: ss.Store) -> None:
+def test_a_store_lists_its_queries(counted: tuple[Path, Path], store: Store) -> None:
     """A store is a mapping from names to histories."""
     assert (store.queries(), list(store), len(store), "counts" in store) == (["counts"], ["counts"], 1, True)
     assert store.path == str(counted[1])
     assert store["counts"].name == "counts"
 
 
-def test_columns_are_keys_then_values_as_spark_names_them(store: ss.Store) -> None:
+def test_columns_are_keys_then_values_as_spark_names_them(store: Store) -> None:
     """A name that is already taken gets a number."""
     table = store["counts"].live().table()
     assert (table.key_columns, table.value_columns) == (["k"], ["count", "sum", "count_2", "max"])
     assert table.to_arrow().schema.names == [*table.key_columns, *table.value_columns]
 
 
-def test_all_formats_have_the_same_rows(history: ss.History) -> None:
+def test_all_formats_have_the_same_rows(history: History) -> None:
     """Arrow, pandas, Polars, pages and lookups agree."""
     table = history.live().table("op0")
     expected = [{"key": key, "value": value} for key, value in STATES[3].items()]  # type: ignore[union-attr]
@@ -67,7 +68,7 @@ def test_all_formats_have_the_same_rows(history: ss.History) -> None:
     assert len(table) == table.count() == 4
 
 
-def test_pages_sort_and_filter(history: ss.History) -> None:
+def test_pages_sort_and_filter(history: History) -> None:
     """Paging happens in the index, over the whole state."""
     table = history.live().table()
     assert table.page(1, 2)["key"].tolist() == ["c", "d"]
@@ -78,7 +79,7 @@ def test_pages_sort_and_filter(history: ss.History) -> None:
     assert table.page(offset=99).empty
 
 
-def test_snapshots_describe_themselves(history: ss.History) -> None:
+def test_snapshots_describe_themselves(history: History) -> None:
     """Epoch, offsets, watermark, tables and rows match the manifest."""
     snapshot = history.at(1)
     assert (snapshot.epoch, snapshot.offsets, snapshot.watermark) == (1, [0], None)
@@ -87,7 +88,7 @@ def test_snapshots_describe_themselves(history: ss.History) -> None:
     assert history.epochs()["status"].tolist() == ["captured", "captured", "gap", "captured"]
 
 
-def test_a_diff_as_one_frame(history: ss.History) -> None:
+def test_a_diff_as_one_frame(history: History) -> None:
     """Each changed key appears once, as added, removed or changed."""
     diff = history.diff(1, 3)
     assert diff.counts == {"added": 3, "removed": 1, "changed": 1}
@@ -97,7 +98,7 @@ def test_a_diff_as_one_frame(history: ss.History) -> None:
     assert "&lt;" not in diff._repr_html_()
 
 
-def test_epochs_have_the_columns_that_the_reference_lists(history: ss.History) -> None:
+def test_epochs_have_the_columns_that_the_reference_lists(history: History) -> None:
     """Those of the manifest, with Python's times."""
     page = (Path(__file__).parents[2] / "docs/reference/tables.md").read_text("utf-8")
     manifest = page.partition("## The manifest")[2].partition("## ")[0]
@@ -133,7 +134,7 @@ def test_epochs_have_the_columns_that_the_reference_lists(history: ss.History) -
     ],
 )
 def test_reading_errors_list_valid_choices(
-    history: ss.History, call: Callable[[ss.History], object], error: type[Exception], message: str
+    history: History, call: Callable[[History], object], error: type[Exception], message: str
 ) -> None:
     """Unknown names list the known ones."""
     with pytest.raises(error, match=message) as raised:
@@ -141,7 +142,7 @@ def test_reading_errors_list_valid_choices(
     assert isinstance(raised.value, StreamStateError)
 
 
-def test_an_unknown_query_lists_the_known_ones(store: ss.Store) -> None:
+def test_an_unknown_query_lists_the_known_ones(store: Store) -> None:
     """The error also suggests the nearest spelling."""
     with pytest.raises(UnknownQueryError, match="Did you mean 'counts'"):
         store["count"]

@@ -13,6 +13,7 @@ from synthetic import LOG, State, copy_of, write
 
 import streamstate as ss
 from streamstate.errors import IndexFullError
+from streamstate.reports import History
 from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.store import merging
 from streamstate.snapshots.store.changelog import KEYFRAME
@@ -31,24 +32,24 @@ STATES: list[State | None] = [{"a": epoch, **{f"k{at}": at for at in range(epoch
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> ss.History:
+def history(tmp_path: Path) -> History:
     """A history of 40 epochs."""
     copy_of(tmp_path / "store", STATES, keyframe_every=5)
     return ss.open_store(tmp_path / "store")["q"]
 
 
-def loaded(history: ss.History) -> list[tuple[int | None, int]]:
+def loaded(history: History) -> list[tuple[int | None, int]]:
     """The epochs of the interval tables."""
     return [(table.low, table.high) for table in history.recorded.index.loaded("q", "op0")]
 
 
-def value(history: ss.History, epoch: int) -> object:
+def value(history: History, epoch: int) -> object:
     """The value of a key that every epoch changes."""
     row = history.at(epoch).table().lookup(key="a")
     return row and row["value"]
 
 
-def test_an_epoch_is_loaded_with_those_read_from_the_same_keyframe(history: ss.History) -> None:
+def test_an_epoch_is_loaded_with_those_read_from_the_same_keyframe(history: History) -> None:
     """The live epoch has a table of its own, which follows new epochs."""
     assert value(history, 12) == 12
     assert loaded(history) == [(10, 14)]
@@ -58,7 +59,7 @@ def test_an_epoch_is_loaded_with_those_read_from_the_same_keyframe(history: ss.H
     assert loaded(history) == [(35, 39), (10, 14)]
 
 
-def test_epochs_that_are_far_apart_are_compared_state_by_state(history: ss.History) -> None:
+def test_epochs_that_are_far_apart_are_compared_state_by_state(history: History) -> None:
     """Neighbours are compared by what changed between them."""
     diff = history.diff(2, 31)
     assert (len(diff.added), len(diff.removed), len(diff.changed)) == (29, 0, 1)
@@ -69,7 +70,7 @@ def test_epochs_that_are_far_apart_are_compared_state_by_state(history: ss.Histo
 
 
 @pytest.mark.exhaustive
-def test_the_causes_of_changes_between_far_epochs(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_causes_of_changes_between_far_epochs(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read from the files, for the keys of the page."""
     monkeypatch.setattr(captured_query, "_SOON_READ", -1)
     page = history.diff(2, 31).page().set_index("key")
@@ -77,7 +78,7 @@ def test_the_causes_of_changes_between_far_epochs(history: ss.History, monkeypat
     assert loaded(history) == [(0, 4), (30, 34)]
 
 
-def test_a_key_is_read_from_the_files_that_have_it(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_read_from_the_files_that_have_it(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """No table of all keys is loaded; new epochs are added to the key's versions."""
     monkeypatch.setattr(captured_query, "_SOON_READ", -1)
     assert history.key_history(key="k20")["epoch"].tolist() == [21]
@@ -89,7 +90,7 @@ def test_a_key_is_read_from_the_files_that_have_it(history: ss.History, monkeypa
     assert loaded(history) == []
 
 
-def test_growth_counts_every_epoch_part_by_part(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_counts_every_epoch_part_by_part(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was counted stays known after the parts are gone."""
     monkeypatch.setattr(captured_query, "_SOON_READ", -1)
     monkeypatch.setattr(segments, "_MOST_VALUES", 0)
@@ -99,7 +100,7 @@ def test_growth_counts_every_epoch_part_by_part(history: ss.History, monkeypatch
 
 
 @pytest.mark.exhaustive
-def test_parts_that_were_not_used_lately_are_dropped(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_were_not_used_lately_are_dropped(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever holds a table can keep reading it."""
     monkeypatch.setattr(segments, "_MOST_VALUES", 0)
     held = history.at(2).table()
@@ -111,7 +112,7 @@ def test_parts_that_were_not_used_lately_are_dropped(history: ss.History, monkey
 
 
 @pytest.mark.exhaustive
-def test_a_small_memory_limit_keeps_fewer_parts(history: ss.History) -> None:
+def test_a_small_memory_limit_keeps_fewer_parts(history: History) -> None:
     """They are dropped rather than moved to disk."""
     small = ss.open_store(history.recorded.layout.root, memory_limit="16MiB")["q"]
     for epoch in (2, 7, 12, 17, 22, 27):
@@ -122,7 +123,7 @@ def test_a_small_memory_limit_keeps_fewer_parts(history: ss.History) -> None:
 
 @pytest.mark.exhaustive
 def test_the_live_table_starts_again_when_it_has_become_large(
-    history: ss.History, monkeypatch: pytest.MonkeyPatch
+    history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that follows a query for months needs no more memory. What is held can be read, and all is found."""
     monkeypatch.setattr(segments, "_MOST_LIVE", 0)
@@ -141,7 +142,7 @@ def test_the_live_table_starts_again_when_it_has_become_large(
     assert history.growth()["rows"].tolist() == [len(state or {}) for state in states]
 
 
-def test_parts_make_room_when_the_index_is_full(history: ss.History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_make_room_when_the_index_is_full(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading is tried once more without them; if there are none, the error says what to do."""
     assert value(history, 2) == 2
     full = [True]
@@ -160,7 +161,7 @@ def test_parts_make_room_when_the_index_is_full(history: ss.History, monkeypatch
         value(history, 22)
 
 
-def test_nobody_waits_for_epochs_that_another_asked_for(history: ss.History) -> None:
+def test_nobody_waits_for_epochs_that_another_asked_for(history: History) -> None:
     """One thread is held up while it loads; another one reads other epochs meanwhile, and both are right."""
     loading, go_on = threading.Event(), threading.Event()
     found: list[object] = []
@@ -225,7 +226,7 @@ def test_compact_sorts_what_is_not_sorted(tmp_path: Path, monkeypatch: pytest.Mo
     for file in files:
         keys = version.scan_files([file]).read_all()["key"].to_pylist()
         assert keys == sorted(keys)
-    assert [report.files_after for report in ss.compact(tmp_path, "q")][1] == len(files)
+    assert [report.files_after for report in ss.open_store(tmp_path)["q"].compact()][1] == len(files)
     assert [file.path for file in TableVersion(log, required(log)).files(EPOCH)] == [file.path for file in files]
     history = ss.open_store(tmp_path)["q"]
     for epoch in (0, 17, 59):

@@ -113,7 +113,7 @@ def test_a_snapshots_own_offsets_find_it(spark: SparkSession, source: Source, tm
     for epoch in range(3):
         source.add(letters(epoch))
     run(counts(source), tmp_path / "counts")
-    ss.capture(tmp_path / "counts", tmp_path / "store", spark=spark)
+    ss.Checkpoint(tmp_path / "counts").capture(tmp_path / "store", spark=spark)
     history = ss.open_store(tmp_path / "store")["counts"]
     assert [history.at(offset=history.at(epoch).offsets).epoch for epoch in range(3)] == [0, 1, 2]
     assert history.at(offset={"files": 2}).epoch == 1

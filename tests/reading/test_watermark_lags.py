@@ -10,6 +10,7 @@ import pandas as pd
 from synthetic import START, write
 
 import streamstate as ss
+from streamstate.reports import History
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans.plan_table import store_plan
 from streamstate.snapshots.store.query_plans.query_plan import EventTime, QueryPlan
@@ -26,7 +27,7 @@ def at(minute: int, year: int = 2013) -> datetime:
     return START.replace(year=year, hour=10, minute=minute)
 
 
-def historic(folder: Path, *watermarks: EventTime, since: int = 0) -> ss.History:
+def historic(folder: Path, *watermarks: EventTime, since: int = 0) -> History:
     """Three epochs over events of 2013, each of which moves the watermark by ten minutes, and the plan's watermarks."""
     moves = pairwise([at(0), at(10), at(20), at(30)])
     facts = [{"watermark": now, "next_watermark": after} for now, after in moves]

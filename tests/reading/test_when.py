@@ -22,6 +22,7 @@ from streamstate.errors import (
     UnknownEpochError,
     UnknownTableError,
 )
+from streamstate.reports import History
 
 pytestmark = pytest.mark.usefixtures("read_either_way")
 
@@ -36,14 +37,14 @@ STATES: list[State | None] = [
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     """A query ``q`` with a gap at epoch 4."""
     folder = tmp_path_factory.mktemp("when")
     write(folder, STATES)
     return ss.open_store(folder)["q"]
 
 
-def test_the_first_epoch_of_a_condition(history: ss.History) -> None:
+def test_the_first_epoch_of_a_condition(history: History) -> None:
     """For any row, for one key, or None."""
     assert history.first("value > 6") == 1
     assert history.first("value > 6", key="b") == 2
@@ -51,7 +52,7 @@ def test_the_first_epoch_of_a_condition(history: ss.History) -> None:
     assert history.first("key = 'c' AND value BETWEEN 5 AND 6") == 5
 
 
-def test_overall_spans(history: ss.History) -> None:
+def test_overall_spans(history: History) -> None:
     """A span has its maximum number of rows; a gap ends a span, and a span that is still open has no end."""
     spans = history.when("value > 6")
     assert list(spans.columns) == ["held_from", "held_until", "committed_at", "keys"]
@@ -61,7 +62,7 @@ def test_overall_spans(history: ss.History) -> None:
     assert spans["committed_at"][0] - START == pd.Timedelta(minutes=1)
 
 
-def test_spans_of_each_key(history: ss.History) -> None:
+def test_spans_of_each_key(history: History) -> None:
     """Consecutive versions of a key form one span."""
     spans = history.when("value > 6", per_key=True)
     assert list(spans.columns) == ["key", "held_from", "held_until", "committed_at"]
@@ -85,7 +86,7 @@ def test_spans_of_each_key(history: ss.History) -> None:
     ],
 )
 def test_invalid_conditions_are_rejected(
-    history: ss.History, call: Callable[[Any], object], error: type[Exception], message: str
+    history: History, call: Callable[[Any], object], error: type[Exception], message: str
 ) -> None:
     """The error says what would be valid."""
     with pytest.raises(error, match=message):
@@ -140,7 +141,7 @@ def rows_of(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(None if pd.isna(cell) else cell for cell in row) for row in frame[list(columns)].to_numpy(object)]
 
 
-def test_a_key_of_the_wrong_type_is_rejected(history: ss.History) -> None:
+def test_a_key_of_the_wrong_type_is_rejected(history: History) -> None:
     """The error names the key's types."""
     with pytest.raises(InvalidArgumentError, match="type string"):
         history.first("value > 3", key=object())

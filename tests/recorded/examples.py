@@ -108,14 +108,14 @@ def record(spark: SparkSession) -> None:
             add_input(range(_SHORT, EPOCHS))
         mode = "append" if name == "payments" else "update"
         _run(build(flights(spark)), f"checkpoints/{name}", mode)
-        ss.capture(f"checkpoints/{name}", "store", name, verify="never")
-        ss.describe("store", name, lambda: build(flights(spark)), mode=mode)  # noqa: B023
+        ss.Checkpoint(f"checkpoints/{name}").capture("store", name, verify="never")
+        ss.open_store("store")[name].describe(lambda: build(flights(spark)), mode=mode)  # noqa: B023
         plan = Plans(Layout.at("store"), name).at(0)
         assert plan is not None
         Path(f"{name}.plan.json").write_text(plan.to_json(), encoding="utf-8")
     edit = "UPDATE op0 SET max = 0 WHERE carrier = 'HA'"
-    fork = ss.fork("checkpoints/delays", "checkpoints/what_if", at=_FORKED_AT, edit=edit)
-    ss.step(lambda: delays(flights(spark)), fork, epochs=_FORK_UNTIL - _FORKED_AT)
+    fork = ss.Checkpoint("checkpoints/delays").fork("checkpoints/what_if", at=_FORKED_AT, edit=edit)
+    fork.step(lambda: delays(flights(spark)), epochs=_FORK_UNTIL - _FORKED_AT)
     shutil.rmtree("store")
     for checksum in Path().rglob("*.crc"):
         checksum.unlink()
@@ -129,7 +129,7 @@ def examples(folder: Path) -> Path:
             file.write_bytes(content.replace(f"{ROOT}/{EXAMPLES}".encode(), os.fsencode(recorded)))
     store = recorded / "store"
     for name in (*QUERIES, "what_if"):
-        ss.capture(recorded / "checkpoints" / name, store, name, verify="never")
+        ss.Checkpoint(recorded / "checkpoints" / name).capture(store, name, verify="never")
         plan = recorded / f"{'delays' if name == 'what_if' else name}.plan.json"
         store_plan(Layout.at(store), name, QueryPlan.from_json(plan.read_text(encoding="utf-8")), 0)
     return recorded

@@ -195,17 +195,17 @@ def test_retention_keeps_what_epochs_and_forks_need(spark: SparkSession, server:
     epochs = history.epochs()
     counts = {int(epoch): history.inputs(int(epoch)).count() for epoch in epochs["epoch"]}
     newest = max(counts)
-    fork = ss.fork(running.checkpoint, tmp_path / "fork", at=newest - 2)
-    ss.keep(store, "words", last=2)
+    fork = ss.Checkpoint(running.checkpoint).fork(tmp_path / "fork", at=newest - 2)
+    ss.open_store(store)["words"].retain(last=2)
     recording = store / "words" / "_inputs" / "0"
     assert len(rows_in(recording)) == sum(counts[epoch] for epoch in (newest - 1, newest))
     assert {epoch: history.inputs(epoch).count() for epoch in (newest - 1, newest)} == {
         epoch: counts[epoch] for epoch in (newest - 1, newest)
     }
-    ss.keep(store, "words", last=1)  # the fork still needs both
+    ss.open_store(store)["words"].retain(last=1)  # the fork still needs both
     assert len(rows_in(recording)) == counts[newest - 1] + counts[newest]
 
     def build() -> DataFrame:
         return words(ss.recorded(recording))
 
-    assert ss.step(build, fork.checkpoint, original=running.checkpoint).epochs[0].input_rows == counts[newest - 1]
+    assert ss.Checkpoint(fork.path).step(build, original=running.checkpoint).epochs[0].input_rows == counts[newest - 1]

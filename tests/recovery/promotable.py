@@ -30,9 +30,9 @@ class Pair:
         """Two epochs of a query, and a fork at the first one that ignores a key in the second."""
         run = Run(spark, folder)
         run.start(SUMS, epochs=range(2))
-        fork = ss.fork(run.checkpoint, folder / "fork", at=0)
+        fork = ss.Checkpoint(run.checkpoint).fork(folder / "fork", at=0)
         without_key = Query(lambda stream: SUMS.build(stream.where("k IS NULL OR k <> 'k2'")), SUMS.tables)
-        ss.step(builder(run, without_key), fork, spark=spark)
+        ss.Checkpoint(fork).step(builder(run, without_key), spark=spark)
         return cls(run, run.checkpoint, folder / "fork")
 
     def copied(self, folder: Path) -> Pair:

@@ -19,9 +19,11 @@ from pyspark.sql import DataFrame
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, WaitTimeoutError
+from streamstate.operations.drill import drill
 from streamstate.operations.drill.child import same_batches
 from streamstate.operations.drill.processes import _state_files
 from streamstate.operations.drill.task import pickled
+from streamstate.reports import DrillReport
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import TableDifference
 
@@ -58,8 +60,8 @@ def _processes_of_drill(folder: Path) -> list[str]:
     return names
 
 
-def _drill(query: Callable[[], DataFrame], tmp_path: Path, **options: Any) -> ss.DrillReport:
-    return ss.drill(query, directory=tmp_path / "work", **options)
+def _drill(query: Callable[[], DataFrame], tmp_path: Path, **options: Any) -> DrillReport:
+    return drill(query, directory=tmp_path / "work", **options)
 
 
 @pytest.mark.exhaustive
@@ -174,7 +176,7 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     """The error names the file, before anything is started."""
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidArgumentError, match=r"A drill cannot write to .*file"):
-        ss.drill(lambda: ss.session().range(1), directory=tmp_path / "file")
+        drill(lambda: ss.session().range(1), directory=tmp_path / "file")
 
 
 def test_a_value_that_is_not_a_function_is_refused(tmp_path: Path) -> None:
@@ -203,7 +205,7 @@ def _session_class() -> Any:
     return SparkSession
 
 
-_REPORT = ss.DrillReport(
+_REPORT = DrillReport(
     kill="query",
     after=2,
     in_flight=True,

@@ -1,4 +1,4 @@
-"""``ss.promote``: a fork takes the place of a stopped query, whose sink and history go on as the same query's."""
+"""``Checkpoint.promote``: a fork takes the place of a stopped query, as the same query."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_the_fork_takes_over(spark: SparkSession, pair: Pair) -> None:
     before, fork = tree(pair.over), tree(pair.fork)
     query_id = CheckpointFiles(pair.over).query_id
     steps: list[tuple[str, float | None]] = []
-    promotion = ss.promote(pair.fork, over=pair.over, spark=spark, progress=lambda *step: steps.append(step))
+    promotion = ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark, progress=lambda *step: steps.append(step))
     assert (promotion.epoch, promotion.checkpoint, promotion.fork) == (1, str(pair.over), str(pair.fork))
     assert promotion.kept == str(pair.kept)
     assert promotion.differences == {"op0": (1, 1)}
     assert "op0: 1 rows only in the old state, 1 only in the new" in repr(promotion)
     assert "<li>op0: 1 rows" in promotion._repr_html_()
-    assert ss.Promotion.of(pair.over).differences == promotion.differences
+    assert ss.Checkpoint(pair.over).promotion().differences == promotion.differences
     assert CheckpointFiles(pair.over).query_id == query_id
     assert state_differences(spark, StateAt(str(pair.fork), 1), StateAt(str(pair.over), 1), exact=True) == []
     assert tree(pair.fork) == fork
@@ -61,15 +61,15 @@ def test_the_fork_takes_over(spark: SparkSession, pair: Pair) -> None:
 def test_undo_restores_the_checkpoint(spark: SparkSession, pair: Pair) -> None:
     """To the byte; after that the promotion is gone, and the fork can be promoted again."""
     before = tree(pair.over)
-    promotion = ss.promote(pair.fork, over=pair.over, spark=spark)
-    ss.Promotion.of(pair.over).undo()
+    promotion = ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
+    ss.Checkpoint(pair.over).promotion().undo()
     assert tree(pair.over) == before
     assert pair.beside == {pair.over.name, pair.fork.name}
     with pytest.raises(PromotionError, match="no longer holds this promotion"):
         promotion.undo()
     with pytest.raises(PromotionError, match="No fork has taken the place"):
-        ss.Promotion.of(pair.over)
-    assert ss.promote(pair.fork, over=pair.over, spark=spark).epoch == 1
+        ss.Checkpoint(pair.over).promotion()
+    assert ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark).epoch == 1
 
 
 SINK = Query(
@@ -87,9 +87,9 @@ def test_a_file_sink_gets_each_row_once(spark: SparkSession, tmp_path: Path) -> 
         run.inputs.add(rows(epoch))
     build = builder(run, SINK)
     started(build(), run.checkpoint, sink, "append").awaitTermination()
-    fork = ss.fork(run.checkpoint, tmp_path / "fork", at=1)
-    ss.step(build, fork, epochs=9, mode="append", spark=spark)
-    promotion = ss.promote(fork, over=run.checkpoint, spark=spark)
+    fork = ss.Checkpoint(run.checkpoint).fork(tmp_path / "fork", at=1)
+    ss.Checkpoint(fork).step(build, epochs=9, mode="append", spark=spark)
+    promotion = ss.Checkpoint(fork).promote(over=run.checkpoint, spark=spark)
     for epoch in range(3, 6):
         run.inputs.add(rows(epoch))
     query = started(build(), run.checkpoint, sink, "append")
@@ -118,10 +118,10 @@ def test_the_history_goes_on(spark: SparkSession, pair: Pair, tmp_path: Path, fo
     """Every epoch equals Spark's: those before the promotion the old checkpoint's, those after it the new one's."""
     run = pair.run
     run.capture()
-    capture = ss.follow(run.checkpoint, run.store, "q", spark=spark) if follower else None
+    capture = ss.Checkpoint(run.checkpoint).follow(run.store, "q", spark=spark) if follower else None
     before = tmp_path / "before"
     shutil.copytree(run.checkpoint, before)
-    promotion = ss.promote(pair.fork, over=pair.over, spark=spark)
+    promotion = ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
     if not follower:
         assert run.capture().epochs == ()  # the promoted state is not the query's own at that epoch
     run.start(SUMS, epochs=range(2, 4))
@@ -142,9 +142,9 @@ def test_the_history_goes_on(spark: SparkSession, pair: Pair, tmp_path: Path, fo
 @pytest.mark.usefixtures("uncompared")
 def test_an_epoch_that_was_not_captured_before_is_a_gap(spark: SparkSession, pair: Pair, tmp_path: Path) -> None:
     """The fork's state is never taken for the query's own; the kept checkpoint still has it."""
-    ss.promote(pair.fork, over=pair.over, spark=spark)
-    assert ss.capture(pair.over, tmp_path / "store", "q").epochs == ()
-    assert ss.capture(pair.kept, tmp_path / "store", "q").epochs == (0, 1)
+    ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
+    assert ss.Checkpoint(pair.over).capture(tmp_path / "store", "q").epochs == ()
+    assert ss.Checkpoint(pair.kept).capture(tmp_path / "store", "q").epochs == (0, 1)
 
 
 CONTINUED: dict[str, tuple[Query, dict[str, str]]] = {
@@ -165,10 +165,10 @@ def test_the_promoted_query_continues(spark: SparkSession, tmp_path: Path, name:
     query, settings = CONTINUED[name]
     run = Run(spark, tmp_path)
     run.start(query, settings, epochs=range(2))
-    fork = ss.fork(run.checkpoint, tmp_path / "fork", at=0)
-    ss.step(builder(run, query, settings), fork, epochs=9, mode=query.mode, spark=spark)
+    fork = ss.Checkpoint(run.checkpoint).fork(tmp_path / "fork", at=0)
+    ss.Checkpoint(fork).step(builder(run, query, settings), epochs=9, mode=query.mode, spark=spark)
     promoted, unchanged = run.checkpoint, tmp_path / "unchanged"
-    ss.promote(fork, over=promoted, spark=spark)
+    ss.Checkpoint(fork).promote(over=promoted, spark=spark)
     shutil.copytree(f"{promoted}.before-promotion-{CheckpointFiles(fork).committed()[-1]}", unchanged)
     shutil.rmtree(fork)  # nothing of it is needed
     run.start(query, settings, epochs=range(2, 4))
@@ -187,7 +187,7 @@ def test_an_old_process_cannot_commit(spark: SparkSession, pair: Pair, monkeypat
     old.processAllAvailable()
     for module in (promoting, requirements):
         monkeypatch.setattr(module, "check_stopped", lambda *_: None)  # as if it ran elsewhere
-    ss.promote(pair.fork, over=pair.over, spark=spark)
+    ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
     pair.run.inputs.add(rows(2))
     with pytest.raises(StreamingQueryException, match=r"CONCURRENT_STREAM_LOG_UPDATE.*detected for 2"):
         old.awaitTermination(120)
@@ -213,7 +213,7 @@ def test_an_epoch_begun_during_the_promotion_reverses_it(
 
     monkeypatch.setattr(Switch, "swap", late)
     with pytest.raises(PromotionError, match=r"began epoch 2 during the promotion.*\nThe promotion was reversed"):
-        ss.promote(pair.fork, over=pair.over, spark=spark)
+        ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
     assert CheckpointFiles(pair.over).begun() == [0, 1, 2]
     assert pair.beside == {pair.over.name, pair.fork.name}
 
@@ -227,7 +227,7 @@ def test_with_hadoops_client(spark: SparkSession, pair: Pair, monkeypatch: pytes
         monkeypatch.setattr(module, "files_for", lambda *_: HadoopFiles(spark))
     monkeypatch.setattr(switch, "exchanged", lambda *_: False)
     before = tree(pair.over)
-    promotion = ss.promote(pair.fork, over=pair.over, spark=spark)
+    promotion = ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
     assert state_differences(spark, StateAt(str(pair.fork), 1), StateAt(str(pair.over), 1)) == []
     promotion.undo()
     assert tree(pair.over) == before
@@ -236,13 +236,13 @@ def test_with_hadoops_client(spark: SparkSession, pair: Pair, monkeypatch: pytes
 @pytest.mark.usefixtures("uncompared")
 def test_the_kept_checkpoint_is_not_started(spark: SparkSession, pair: Pair) -> None:
     """It would write to the same sink a second time. It can be forked."""
-    ss.promote(pair.fork, over=pair.over, spark=spark)
+    ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
     frame = builder(pair.run, SUMS)()
     with pytest.raises(PromotionError, match=r"was replaced by a fork after epoch 1.*\nFork it"):
         ss.start(frame, "q", pair.over.parent / "store", checkpoint=pair.kept)
     with pytest.raises(PromotionError, match="was replaced by a fork"):
-        ss.promote(pair.fork, over=pair.kept, spark=spark)
-    assert ss.fork(pair.kept, pair.over.parent / "again").epoch == 1
+        ss.Checkpoint(pair.fork).promote(over=pair.kept, spark=spark)
+    assert ss.Checkpoint(pair.kept).fork(pair.over.parent / "again").epoch == 1
 
 
 # What is wrong
@@ -251,14 +251,15 @@ def refused(pair: Pair, spark: SparkSession, error: type[Exception], message: st
     before = tree(pair.over.parent)
     arguments = {"fork": pair.fork, "over": pair.over, **changed}
     with pytest.raises(error, match=message):
-        ss.promote(arguments["fork"], over=arguments["over"], spark=spark)
+        ss.Checkpoint(arguments["fork"]).promote(over=arguments["over"], spark=spark)
     assert tree(pair.over.parent) == before
 
 
 def test_a_fork_behind_or_ahead_is_refused(spark: SparkSession, pair: Pair) -> None:
     """The message has the epochs to run, and where."""
-    early = ss.fork(pair.over, pair.over.parent / "early", at=0)
-    behind = r"behind: .* at epoch 0, .* at epoch 1.\nRun epochs 1 to 1 on the fork: ss.step\(.*, epochs=1\)"
+    early = ss.Checkpoint(pair.over).fork(pair.over.parent / "early", at=0)
+    step = r"ss.Checkpoint\(.*\).step\(build_query, epochs=1\)"
+    behind = rf"behind: .* at epoch 0, .* at epoch 1.\nRun epochs 1 to 1 on the fork: {step}"
     refused(pair, spark, PromotionError, behind, fork=early)
     shutil.copy(pair.fork / "offsets" / "1", pair.fork / "offsets" / "2")
     shutil.copy(pair.fork / "commits" / "1", pair.fork / "commits" / "2")
@@ -280,16 +281,16 @@ def test_other_queries_and_folders_are_refused(spark: SparkSession, pair: Pair) 
     refused(pair, spark, NotACheckpointError, "is not the checkpoint", over=folder / "nowhere")
     refused(pair, spark, NotACheckpointError, "is not the checkpoint", fork=folder / "nowhere")
     refused(pair, spark, PromotionError, "the same folder", fork=pair.over)
-    other = ss.fork(pair.over, folder / "other")
-    refused(pair, spark, PromotionError, "a fork of another query: of ", over=other.checkpoint)
+    other = ss.Checkpoint(pair.over).fork(folder / "other")
+    refused(pair, spark, PromotionError, "a fork of another query: of ", over=other.path)
     kept = pair.kept
     kept.mkdir()
     (kept / "file").touch()
     refused(pair, spark, PromotionError, "already exists.\nMove it away")
     shutil.rmtree(kept)
-    ss.promote(pair.fork, over=pair.over, spark=spark)
+    ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
     refused(pair, spark, PromotionError, "has taken the place of .* already, after epoch 1")
-    refused(pair, spark, PromotionError, "has not run since a fork took its place", fork=other.checkpoint)
+    refused(pair, spark, PromotionError, "has not run since a fork took its place", fork=other.path)
 
 
 def test_other_input_is_refused(spark: SparkSession, pair: Pair) -> None:
@@ -314,14 +315,16 @@ def test_an_object_store_is_refused() -> None:
 @pytest.mark.usefixtures("uncompared")
 def test_a_running_query_is_refused(spark: SparkSession, pair: Pair) -> None:
     """Neither of the two may run; nor may the promoted query when the promotion is undone."""
-    promotion = ss.promote(pair.fork, over=pair.over, spark=spark)
+    promotion = ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
     query = spark.readStream.format("rate").load().writeStream.format("noop").start()
     try:
         for file in (pair.fork / "metadata", pair.over / "metadata"):
             text = file.read_text()
             file.write_text(json.dumps({**json.loads(text), "id": str(query.id)}))
             with pytest.raises(QueryError, match=r"is running.*\nStop it first"):
-                promotion.undo() if file.parent == pair.over else ss.promote(pair.fork, over=pair.over, spark=spark)
+                promotion.undo() if file.parent == pair.over else ss.Checkpoint(pair.fork).promote(
+                    over=pair.over, spark=spark
+                )
             file.write_text(text)
     finally:
         query.stop()

@@ -112,19 +112,19 @@ def test_killed_at_every_step(
 ) -> None:
     """Until the next call, the original or the promoted checkpoint is in place. It completes or reverses the rest."""
     reference = made.copied(tmp_path / "reference")
-    ss.promote(reference.fork, over=reference.over, spark=spark)
+    ss.Checkpoint(reference.fork).promote(over=reference.over, spark=spark)
     promoted = tree(reference.over)
     outcomes, kill_at = set(), 0
     while True:
         pair = made.copied(tmp_path / f"{kill_at}")
         before = tree(pair.over)
         if undoing:
-            ss.promote(pair.fork, over=pair.over, spark=spark)
+            ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
         with dying(monkeypatch, kill_at, exchange=exchange) as process:
             if undoing:
-                ss.Promotion.of(pair.over).undo(spark=spark)
+                ss.Checkpoint(pair.over).promotion().undo(spark=spark)
             else:
-                ss.promote(pair.fork, over=pair.over, spark=spark)
+                ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
         if exchange:  # whoever starts from the path finds one of the two, at any moment
             assert without_times(tree(pair.over)) in (without_times(before), without_times(promoted))
         recover_promotion(str(pair.over), spark)
@@ -132,9 +132,9 @@ def test_killed_at_every_step(
         check_whole(pair, before, promoted)
         outcomes.add(is_promoted(pair))
         if not is_promoted(pair):
-            assert ss.promote(pair.fork, over=pair.over, spark=spark).epoch == 1
+            assert ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark).epoch == 1
         else:
-            ss.Promotion.of(pair.over).undo(spark=spark)
+            ss.Checkpoint(pair.over).promotion().undo(spark=spark)
             assert tree(pair.over) == before
         if process.changes <= kill_at:
             break
@@ -154,7 +154,7 @@ def killed_before(pair: Pair, spark: SparkSession, monkeypatch: pytest.MonkeyPat
         patched.setattr(promoting, "recover_promotion", lambda *_: None)
         patched.setattr(switch.Switch, step, die)
         with pytest.raises(Killed):
-            ss.promote(pair.fork, over=pair.over, spark=spark)
+            ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
 
 
 def test_a_start_completes_what_was_interrupted(
@@ -179,13 +179,13 @@ def test_a_process_that_still_promotes_is_waited_for(
     text = journal.read_text()
     journal.write_text(text.replace(text.split(",")[0], '{"process": 1'))
     with pytest.raises(QueryError, match="is being promoted by process 1"):
-        ss.promote(pair.fork, over=pair.over, spark=spark)
+        ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
     journal.write_text(text[: len(text) // 2])
     with pytest.raises(CheckpointError, match=r"cannot be read.*\nIf .* is the checkpoint that you want"):
         recover_promotion(str(pair.over), spark)
     shutil.rmtree(journal.parent / "checkpoint")
     journal.write_text("")
-    assert ss.promote(pair.fork, over=pair.over, spark=spark).epoch == 1
+    assert ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark).epoch == 1
 
 
 def test_a_checkpoint_made_in_between_is_an_error(

@@ -44,7 +44,7 @@ def test_every_key_is_kept(spark: SparkSession, tmp_path: Path, name: str) -> No
     rng, partitions = random.Random(name), 2
     for number in range(1, length + 1):
         target = rng.choice([count for count in range(1, 6) if count != partitions])
-        report = ss.rescale(run.checkpoint, target, spark=spark)
+        report = ss.Checkpoint(run.checkpoint).rescale(target, spark=spark)
         assert report.partitions == (partitions, target)
         assert report.epoch == before.epoch + number
         partitions = target

@@ -1,4 +1,4 @@
-"""``ss.rescale`` repartitions a stopped query's state and verifies every key, or restores the checkpoint."""
+"""``Checkpoint.rescale`` repartitions a stopped query's state and verifies every key, or restores the checkpoint."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def copy(stopped: Run, tmp_path: Path) -> Path:
 def test_scaling_in_and_out(spark: SparkSession, stopped: Run, copy: Path, partitions: int) -> None:
     """The state is the same with fewer or more partitions, one epoch later. The report has the rows per partition."""
     steps: list[tuple[str, float]] = []
-    report = ss.rescale(copy, partitions, spark=spark, progress=lambda line, share: steps.append((line, share)))
+    report = ss.Checkpoint(copy).rescale(
+        partitions, spark=spark, progress=lambda line, share: steps.append((line, share))
+    )
     assert (report.partitions, report.epoch) == ((2, partitions), 2)
     assert [len(report.spread_before["op0"]), len(report.spread_after["op0"])] == [2, partitions]
     assert report.rows["op0"] == sum(report.spread_before["op0"]) == sum(report.spread_after["op0"]) > 5
@@ -92,7 +94,7 @@ def test_the_query_continues(spark: SparkSession, tmp_path: Path, name: str) -> 
     run.start(query, settings, epochs=range(2))
     rescaled, unchanged = run.checkpoint, tmp_path / "unchanged"
     shutil.copytree(rescaled, unchanged)
-    ss.rescale(rescaled, 3, spark=spark)
+    ss.Checkpoint(rescaled).rescale(3, spark=spark)
     run.start(query, settings, epochs=range(2, 4))
     run.checkpoint = unchanged
     run.start(query, settings, epochs=range(0))
@@ -107,7 +109,7 @@ def test_capture_continues(spark: SparkSession, tmp_path: Path) -> None:
     run = Run(spark, tmp_path)
     run.start(SUMS, epochs=range(2))
     run.capture()
-    report = ss.rescale(run.checkpoint, 4, spark=spark)
+    report = ss.Checkpoint(run.checkpoint).rescale(4, spark=spark)
     run.start(SUMS, epochs=range(2, 3))
     run.capture()
     assert run.history.captured() == [0, 1, 2, 3]
@@ -162,7 +164,7 @@ def test_a_failure_leaves_the_checkpoint_unchanged(
     with monkeypatch.context() as patched:
         patched.setattr(rescaling, step, fault)
         with pytest.raises(error) as raised:
-            ss.rescale(copy, 4, spark=spark)
+            ss.Checkpoint(copy).rescale(4, spark=spark)
     assert tree(copy) == before
     if error is RescaleError:
         assert "query can continue from it" in str(raised.value)
@@ -175,7 +177,7 @@ def test_a_lost_key_is_named(spark: SparkSession, copy: Path, monkeypatch: pytes
         RescaleError,
         match=r'different after repartitioning:\nop0: 1 rows.*\n  - \{"k":"k1"\}\nThe change was rolled back',
     ):
-        ss.rescale(copy, 4, spark=spark)
+        ss.Checkpoint(copy).rescale(4, spark=spark)
 
 
 @pytest.mark.parametrize("step", ["repartition", "compare_states"])
@@ -189,7 +191,7 @@ def test_a_killed_rescale_is_rolled_back_by_the_next(
         patched.setattr(rescaling, step, fault)
         patched.setattr(rescaling, "recover_rescale", lambda *_: None)
         with pytest.raises(RescaleError):
-            ss.rescale(copy, 4, spark=spark)
+            ss.Checkpoint(copy).rescale(4, spark=spark)
     assert (copy / NOTE).exists()
     killed = Path(shutil.copytree(copy, copy.with_name("killed")))
     unfinished = recover_rescale(CheckpointFiles(killed), None)
@@ -197,7 +199,7 @@ def test_a_killed_rescale_is_rolled_back_by_the_next(
     assert (unfinished.epoch, unfinished.partitions, unfinished.target) == (1, 2, 4)
     assert tree(killed) == before
     assert recover_rescale(CheckpointFiles(killed), None) is None
-    assert ss.rescale(copy, 3, spark=spark).partitions == (2, 3)
+    assert ss.Checkpoint(copy).rescale(3, spark=spark).partitions == (2, 3)
 
 
 def test_a_query_that_continued_keeps_its_partitions(
@@ -207,7 +209,7 @@ def test_a_query_that_continued_keeps_its_partitions(
     run = Run(spark, tmp_path)
     run.start(SUMS, epochs=range(1))
     monkeypatch.setattr(Unfinished, "done", lambda *_: None)
-    ss.rescale(run.checkpoint, 3, spark=spark)
+    ss.Checkpoint(run.checkpoint).rescale(3, spark=spark)
     run.start(SUMS, epochs=range(1, 2))
     monkeypatch.undo()
     assert (run.checkpoint / NOTE).exists()
@@ -227,16 +229,16 @@ def test_an_unreadable_record_is_an_error(copy: Path) -> None:
 def test_an_invalid_number_of_partitions_is_refused(copy: Path, number: Any) -> None:
     """The error says that an integer of at least 1 is expected."""
     with pytest.raises(InvalidArgumentError, match=r"Invalid partitions=.*an integer of at least 1"):
-        ss.rescale(copy, number)
+        ss.Checkpoint(copy).rescale(number)
 
 
 def test_an_invalid_rescale_is_refused(spark: SparkSession, copy: Path, tmp_path: Path) -> None:
     """The current number of partitions, missing checkpoints, epochs in progress and missing state are refused."""
     before = tree(copy)
     with pytest.raises(InvalidArgumentError, match="already has 2 partitions"):
-        ss.rescale(copy, 2, spark=spark)
+        ss.Checkpoint(copy).rescale(2, spark=spark)
     with pytest.raises(NotACheckpointError):
-        ss.rescale(tmp_path / "nowhere", 2, spark=spark)
+        ss.Checkpoint(tmp_path / "nowhere").rescale(2, spark=spark)
     assert tree(copy) == before
     for log in ("commits", "offsets"):
         shutil.copytree(copy, tmp_path / log)
@@ -244,10 +246,10 @@ def test_an_invalid_rescale_is_refused(spark: SparkSession, copy: Path, tmp_path
     with pytest.raises(
         CheckpointError, match=r"Epoch 1 of .* was begun but not committed.*\nStart the query with the same sink"
     ):
-        ss.rescale(tmp_path / "commits", 4, spark=spark)
+        ss.Checkpoint(tmp_path / "commits").rescale(4, spark=spark)
     shutil.rmtree(tmp_path / "offsets" / "state")
     with pytest.raises(NoStateError):
-        ss.rescale(tmp_path / "offsets", 4, spark=spark)
+        ss.Checkpoint(tmp_path / "offsets").rescale(4, spark=spark)
 
 
 REFUSED = {
@@ -266,7 +268,7 @@ def test_unsupported_state_is_refused(spark: SparkSession, tmp_path: Path, name:
     run.start(query, settings, epochs=range(1))
     before = tree(run.checkpoint)
     with pytest.raises(UnsupportedStateError, match=message):
-        ss.rescale(run.checkpoint, 4, spark=spark)
+        ss.Checkpoint(run.checkpoint).rescale(4, spark=spark)
     assert tree(run.checkpoint) == before
 
 
@@ -277,6 +279,6 @@ def test_a_running_query_is_refused(spark: SparkSession, stopped: Run, copy: Pat
     query = writer.start()
     try:
         with pytest.raises(QueryError, match=r"is running.*\nStop it first"):
-            ss.rescale(copy, 4, spark=spark.newSession())
+            ss.Checkpoint(copy).rescale(4, spark=spark.newSession())
     finally:
         query.stop()

@@ -10,7 +10,8 @@ import synthetic
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError
-from streamstate.operations.rescaling.advice import RescaleFacts, advice_from
+from streamstate.operations.rescaling.advice import RescaleFacts, advice_from, rescale_advice
+from streamstate.reports import Store
 
 MILLION = 1_000_000
 
@@ -82,19 +83,19 @@ def test_html_is_escaped() -> None:
     assert "<b>Keep" in advice._repr_html_()
 
 
-def test_a_history_is_enough(store: ss.Store) -> None:
+def test_a_history_is_enough(store: Store) -> None:
     """Rows are taken from the captured state, and the number of partitions from the checkpoint."""
-    advice = ss.rescale_advice(store["counts"], cores=4)
+    advice = rescale_advice(store["counts"], cores=4)
     assert advice.facts.partitions == 2
     assert sum(advice.facts.rows) == store["counts"].live().table().count()
     assert sum(advice.facts.bytes) > 0
     assert not advice.changes
     with pytest.raises(InvalidArgumentError, match="cores=0"):
-        ss.rescale_advice(store["counts"], cores=0)
+        rescale_advice(store["counts"], cores=0)
 
 
 def test_advice_without_a_checkpoint(tmp_path: Path) -> None:
     """The partitions with captured rows are counted."""
     synthetic.write(tmp_path / "store", [{"a": 1, "b": 2}])
-    advice = ss.rescale_advice(ss.open_store(tmp_path / "store")["q"], cores=1)
+    advice = rescale_advice(ss.open_store(tmp_path / "store")["q"], cores=1)
     assert (advice.facts.partitions, [*advice.facts.rows]) == (1, [2])

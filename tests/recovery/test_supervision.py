@@ -19,6 +19,7 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, WaitTimeoutError
 from streamstate.extension import unload
 from streamstate.operations.supervision.restart_policy import Restarts
+from streamstate.operations.supervision.supervise import supervise
 
 THREAD = "streamstate-supervision"
 
@@ -140,7 +141,7 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 def test_a_query_continues_after_a_failure(unreliable: UnreliableQuery) -> None:
     """It resumes from its last epoch after the wait. Until then the handle shows the error and the next start."""
     clock = Clock()
-    supervised = ss.supervise(unreliable.start, clock=clock)
+    supervised = supervise(unreliable.start, clock=clock)
     try:
         until(lambda: unreliable.committed() == 1)
         assert supervised.state == "running"
@@ -168,7 +169,7 @@ def test_a_query_continues_after_a_failure(unreliable: UnreliableQuery) -> None:
 def test_waiting_raises_if_supervision_gave_up(unreliable: UnreliableQuery) -> None:
     """The error has the reason and the last failure."""
     unreliable.file.touch()
-    supervised = ss.supervise(
+    supervised = supervise(
         unreliable.start, back_off=ss.BackOff(initial_wait=0, longest=0, max_failures_without_progress=2)
     )
     with pytest.raises(QueryError, match=r"failed 3 times in a row .*Last failure: ValueError: no luck\nFix"):
@@ -188,7 +189,7 @@ def test_a_failed_start_counts_as_a_failure(unreliable: UnreliableQuery) -> None
             raise OSError("no disk")
         return unreliable.start()
 
-    supervised = ss.supervise(start, back_off=ss.BackOff(initial_wait=0, longest=0, max_failures_without_progress=2))
+    supervised = supervise(start, back_off=ss.BackOff(initial_wait=0, longest=0, max_failures_without_progress=2))
     with pytest.raises(QueryError, match="Last failure: no disk"):
         supervised.wait(120)
     assert len(starts) == 3
@@ -197,7 +198,7 @@ def test_a_failed_start_counts_as_a_failure(unreliable: UnreliableQuery) -> None
 def test_stopping_ends_a_wait(unreliable: UnreliableQuery) -> None:
     """The query is not restarted."""
     unreliable.file.touch()
-    supervised = ss.supervise(unreliable.start, clock=Clock())
+    supervised = supervise(unreliable.start, clock=Clock())
     until(lambda: supervised.restarting)
     supervised.stop()
     assert supervised.state == "stopped"
@@ -205,7 +206,7 @@ def test_stopping_ends_a_wait(unreliable: UnreliableQuery) -> None:
 
 def test_a_query_that_is_stopped_elsewhere_has_not_failed(unreliable: UnreliableQuery) -> None:
     """Supervision ends, and the state is finished."""
-    supervised = ss.supervise(unreliable.start)
+    supervised = supervise(unreliable.start)
     supervised.query.stop()
     supervised.wait(60)
     assert supervised.state == "finished"

@@ -53,20 +53,20 @@ def test_epochs_before_an_unreadable_one_are_captured(spark: SparkSession, tmp_p
 def test_a_fork_at_an_abandoned_epoch_is_refused(spark: SparkSession, given_up: Run, tmp_path: Path) -> None:
     """The error says that the epoch never finished, and names the nearest ones."""
     with pytest.raises(EpochGoneError, match=rf"Epoch 2 of .* {GIVEN_UP}\.\nIt holds .* nearest: 1, 3\."):
-        ss.fork(given_up.checkpoint, tmp_path / "f", at=2, spark=spark)
+        ss.Checkpoint(given_up.checkpoint).fork(tmp_path / "f", at=2, spark=spark)
 
 
 def test_a_step_to_an_abandoned_epoch_is_refused(spark: SparkSession, given_up: Run, tmp_path: Path) -> None:
     """The error says where to fork instead. An audit of the epoch is refused too."""
-    ss.fork(given_up.checkpoint, tmp_path / "f", at=1, spark=spark)
+    ss.Checkpoint(given_up.checkpoint).fork(tmp_path / "f", at=1, spark=spark)
 
     def build() -> DataFrame:
         return SUMS.build(given_up.inputs.stream(spark))
 
     with pytest.raises(EpochGoneError, match=rf"{GIVEN_UP}\.\nFork at epoch 3 or later"):
-        ss.step(build, tmp_path / "f", spark=spark)
+        ss.Checkpoint(tmp_path / "f").step(build, spark=spark)
     with pytest.raises(EpochGoneError, match=rf"cannot be replayed: 2\. Epoch 2 .* {GIVEN_UP}\.\n.*nearest: 1, 3\."):
-        ss.audit(build, given_up.checkpoint, epochs=(1, 2), spark=spark)
+        ss.Checkpoint(given_up.checkpoint).audit(build, epochs=(1, 2), spark=spark)
 
 
 def test_a_fork_at_an_incomplete_repartitioning_is_refused(spark: SparkSession, given_up: Run, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_fork_at_an_incomplete_repartitioning_is_refused(spark: SparkSession, 
     for file in (copy / "state" / "0" / "0").glob("4_*.zip"):
         file.unlink()
     with pytest.raises(EpochGoneError, match=r"only repartitioned the state to 3 .* Spark cannot read it") as error:
-        ss.fork(copy, tmp_path / "f", at=3, spark=spark)
+        ss.Checkpoint(copy).fork(tmp_path / "f", at=3, spark=spark)
     assert "nearest: 1)" in str(error.value)
     assert "purged" not in str(error.value)
 
@@ -90,4 +90,4 @@ def test_a_fork_before_a_repartitioning_that_lost_state_is_refused(spark: SparkS
         rf"when it repartitioned the state to 3 partitions in epoch {epoch + 1}\.\nFork at .*nearest: {epoch + 1}\)"
     )
     with pytest.raises(EpochGoneError, match=reason):
-        ss.fork(run.checkpoint, tmp_path / "f", at=epoch, spark=spark)
+        ss.Checkpoint(run.checkpoint).fork(tmp_path / "f", at=epoch, spark=spark)

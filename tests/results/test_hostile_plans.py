@@ -16,6 +16,7 @@ from synthetic import copy_of
 
 import streamstate as ss
 from streamstate.errors import NoResultError, StreamStateError
+from streamstate.reports import Store
 from streamstate.snapshots.store.delta import append_once, open_or_create
 from streamstate.snapshots.store.layout import PLANS, Layout
 from streamstate.state_inspect.results.results import results_shown
@@ -146,7 +147,7 @@ BOMBS: dict[str, Tree | str] = {
 }
 
 
-def hostile_store(folder: Path, record: Tree | str) -> ss.Store:
+def hostile_store(folder: Path, record: Tree | str) -> Store:
     """A store whose query has a record of a plan."""
     copy_of(folder, [{"a" * 1_000: 1, "b": -7}, {"a" * 1_000: 2, "b": -7, "c": 123_456_789_012}])
     layout = Layout.at(folder)
@@ -157,7 +158,7 @@ def hostile_store(folder: Path, record: Tree | str) -> ss.Store:
     return ss.open_store(folder)
 
 
-def read_everything(store: ss.Store) -> str:
+def read_everything(store: Store) -> str:
     """Read the query as a page does; returns what was said of the result."""
     history = store["q"]
     results_shown(history.recorded)

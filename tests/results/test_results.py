@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 import streamstate as ss
 from results.functions import COMPUTED, IN_ORDER, OPAQUE, SCHEMA, columns, rows
 from streamstate.errors import NoResultError, QueryError, StoreError
+from streamstate.reports import History
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans import live_plan
 from streamstate.snapshots.store.query_plans.plan_table import Plans, store_plan
@@ -51,7 +52,7 @@ def streamed(spark: SparkSession, files: Path) -> DataFrame:
 
 def captured(
     spark: SparkSession, files: Path, folder: Path, build: Build, mode: str = "complete"
-) -> tuple[ss.History, dict[int, list[tuple[Any, ...]]], list[str]]:
+) -> tuple[History, dict[int, list[tuple[Any, ...]]], list[str]]:
     """A query's history, the rows that it returned in each epoch, and their columns."""
     returned: dict[int, list[tuple[Any, ...]]] = {}
     frame = build(streamed(spark, files))
@@ -61,8 +62,8 @@ def captured(
 
     writer = frame.writeStream.outputMode(mode).option("checkpointLocation", str(folder / "checkpoint"))
     writer.foreachBatch(keep).trigger(availableNow=True).start().awaitTermination()
-    ss.capture(folder / "checkpoint", folder / "store", "q")
-    ss.describe(folder / "store", "q", lambda: build(streamed(spark, files)), mode=mode)
+    ss.Checkpoint(folder / "checkpoint").capture(folder / "store", "q")
+    ss.open_store(folder / "store")["q"].describe(lambda: build(streamed(spark, files)), mode=mode)
     return ss.open_store(folder / "store")["q"], returned, frame.columns
 
 
@@ -207,7 +208,7 @@ def test_what_differs_from_one_time_to_the_next_is_not_computed(
         def build(added: Column = added) -> DataFrame:
             return streamed(spark, files).groupBy("g").count().withColumn("added", added)
 
-        ss.describe(tmp_path / "store", "q", build, mode="complete")
+        ss.open_store(tmp_path / "store")["q"].describe(build, mode="complete")
         store = ss.open_store(tmp_path / "store")
         [text] = set(store["q"].live().result().to_arrow()["added"].to_pylist())
         assert "needs Spark" in text or "time" in text
@@ -393,7 +394,7 @@ def test_each_epoch_uses_its_own_plan(spark: SparkSession, files: Path, tmp_path
     def renamed() -> DataFrame:
         return streamed(spark, files).groupBy("g").agg((F.count("*") * 10).alias("tens"))
 
-    ss.describe(tmp_path / "store", "q", renamed, since=2)
+    ss.open_store(tmp_path / "store")["q"].describe(renamed, since=2)
     for each in (history, ss.open_store(tmp_path / "store")["q"]):
         assert each.at(1).result().to_arrow().column_names == ["g", "count"]
         assert each.at(2).result().to_arrow().column_names == ["g", "tens"]
@@ -421,7 +422,7 @@ def test_a_followed_query_needs_no_description(spark: SparkSession, files: Path,
     frame = streamed(spark, files).groupBy("g").agg(F.avg("y").alias("average"))
     query = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path / "cp"))
     started = query.start()
-    capture = ss.follow(started, tmp_path / "store", "q")
+    capture = ss.Checkpoint(started).follow(tmp_path / "store", "q")
     started.processAllAvailable()
     capture.wait(2, timeout=60)
     started.stop()
@@ -438,8 +439,8 @@ def test_a_stepped_fork_needs_no_description(spark: SparkSession, files: Path, t
         made = {name: f"({text})" for name, text in COMPUTED.items()} | {"n_": "count(*) * 10"}
         return streamed(spark, files).groupBy("g", F.col("h").alias("hh")).agg(*columns(made))
 
-    fork = ss.fork(tmp_path / "checkpoint", tmp_path / "forked", at=1)
-    ss.step(changed, fork, epochs=1, store=tmp_path / "store", name="what_if")
+    fork = ss.Checkpoint(tmp_path / "checkpoint").fork(tmp_path / "forked", at=1)
+    fork.step(changed, epochs=1, store=tmp_path / "store", name="what_if")
     store = ss.open_store(tmp_path / "store")
     tens = store.sql("SELECT sum(n_) AS n FROM what_if.result").to_arrow()["n"].to_pylist()
     assert tens == [10 * 200 * EPOCHS]
@@ -521,9 +522,9 @@ def test_bad_descriptions(spark: SparkSession, files: Path, tmp_path: Path) -> N
     frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path / "cp")).trigger(
         availableNow=True
     ).start().awaitTermination()
-    ss.capture(tmp_path / "cp", tmp_path / "store", "q")
+    ss.Checkpoint(tmp_path / "cp").capture(tmp_path / "store", "q")
     history = ss.open_store(tmp_path / "store")["q"]
-    with pytest.raises(NoResultError, match=r"ss\.describe"):
+    with pytest.raises(NoResultError, match=r"\.describe\("):
         history.live().result()
     assert not history.live().has_result()
     source = streamed(spark, files)
@@ -537,11 +538,11 @@ def test_bad_descriptions(spark: SparkSession, files: Path, tmp_path: Path) -> N
         (lambda: spark.range(3), "not a streaming DataFrame"),
     ):
         with pytest.raises(QueryError, match=message):
-            ss.describe(tmp_path / "store", "q", build)
+            ss.open_store(tmp_path / "store")["q"].describe(build)
     with pytest.raises(ss.StreamStateError, match="mode"):
-        ss.describe(tmp_path / "store", "q", lambda: frame, mode="always")
+        ss.open_store(tmp_path / "store")["q"].describe(lambda: frame, mode="always")
     with pytest.raises(ss.StreamStateError, match="nobody"):
-        ss.describe(tmp_path / "store", "nobody", lambda: frame)
+        ss.open_store(tmp_path / "store")["nobody"].describe(lambda: frame)
 
 
 @pytest.mark.exhaustive

@@ -13,6 +13,7 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import InvalidSQLError, StreamStateError
+from streamstate.reports import Store
 from streamstate.state_inspect.sql.allowed_functions import DUCKDB_FUNCTIONS, SPARK_FUNCTIONS
 
 REFUSED_IN_SPARK = {
@@ -63,7 +64,7 @@ def test_every_function_of_duckdb_is_allowed_or_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with the query ``q``."""
     folder = tmp_path_factory.mktemp("store")
     write(folder, [{"a": 1}, {"a": 2, "b": 5}])
@@ -73,7 +74,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
 @pytest.mark.parametrize("value", ["${env:STREAMSTATE_SECRET}", "${system:user.home}", "${spark.app.name}"])
 @pytest.mark.parametrize("statement", ["SELECT '{}' AS x", 'SELECT 1 AS "{}"', "SELECT value AS x FROM q -- {}"])
 def test_variable_substitution_is_refused(
-    store: ss.Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, value: str, statement: str
+    store: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, value: str, statement: str
 ) -> None:
     """Before parsing, Spark replaces ``${…}`` by environment variables, Java properties and its settings."""
     monkeypatch.setenv("STREAMSTATE_SECRET", "x")
@@ -84,7 +85,7 @@ def test_variable_substitution_is_refused(
         store.sql(statement.format(value), engine="spark", spark=spark)
 
 
-def test_parameters_are_not_substituted(store: ss.Store, spark: SparkSession) -> None:
+def test_parameters_are_not_substituted(store: Store, spark: SparkSession) -> None:
     """A parameter with ``${`` is passed unchanged, and the session's own setting is kept."""
     name = next(name for name in ("HOME", "PATH") if name in os.environ)
     for setting in ("true", "false"):
@@ -118,7 +119,7 @@ def test_parameters_are_not_substituted(store: ss.Store, spark: SparkSession) ->
         "my_function(1)",
     ],
 )
-def test_spark_calls_only_allowed_functions(store: ss.Store, spark: SparkSession, value: str) -> None:
+def test_spark_calls_only_allowed_functions(store: Store, spark: SparkSession, value: str) -> None:
     """Functions are checked in Spark's own parse tree. Functions that the user registered are refused."""
     spark.udf.register("my_function", lambda _: Path.home().name)
     try:
@@ -128,7 +129,7 @@ def test_spark_calls_only_allowed_functions(store: ss.Store, spark: SparkSession
         spark.sql("DROP TEMPORARY FUNCTION my_function")
 
 
-def test_a_column_can_have_the_name_of_a_refused_value(spark: SparkSession, store: ss.Store) -> None:
+def test_a_column_can_have_the_name_of_a_refused_value(spark: SparkSession, store: Store) -> None:
     """``user`` is the column, if the relation has one."""
     frames = {"clicks": spark.createDataFrame([("ada",)], "user STRING")}
     found = store.sql("SELECT user FROM clicks WHERE user = 'ada'", engine="spark", spark=spark, frames=frames)
@@ -145,7 +146,7 @@ def test_a_column_can_have_the_name_of_a_refused_value(spark: SparkSession, stor
         "a_function_of_a_later_version(key)",
     ],
 )
-def test_duckdb_calls_only_allowed_functions(store: ss.Store, value: str) -> None:
+def test_duckdb_calls_only_allowed_functions(store: Store, value: str) -> None:
     """Other functions are refused before DuckDB runs. The message suggests similar names."""
     with pytest.raises(InvalidSQLError, match="depend on their arguments alone"):
         store.sql(f"SELECT {value} FROM q")

@@ -9,6 +9,7 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import InvalidSQLError, StreamStateError, TimeLimitError
+from streamstate.reports import StateTable
 from streamstate.state_inspect.sql.allowed_functions import CONDITION_FUNCTIONS
 from streamstate.state_inspect.sql.condition_policy import checked_condition, steps
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
@@ -43,7 +44,7 @@ SLOW = {
 
 
 @pytest.fixture(scope="module")
-def long_rows(tmp_path_factory: pytest.TempPathFactory) -> ss.StateTable:
+def long_rows(tmp_path_factory: pytest.TempPathFactory) -> StateTable:
     """A state of 2,048 rows, as many as DuckDB takes at once, of 5,000 characters."""
     path = tmp_path_factory.mktemp("long")
     write(path, [{f"{number:05}" + "a" * 4_995: number for number in range(2_048)}])
@@ -60,7 +61,7 @@ def test_conditions_that_make_too_much_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "splits" else [pytest.mark.slow]) for name in SLOW]
 )
-def test_a_slow_condition_ends_soon_after_its_limit(long_rows: ss.StateTable, name: str) -> None:
+def test_a_slow_condition_ends_soon_after_its_limit(long_rows: StateTable, name: str) -> None:
     """Also within the rows that DuckDB takes at once, and in little memory."""
     with measured() as cost:
         try:
@@ -74,7 +75,7 @@ def test_a_slow_condition_ends_soon_after_its_limit(long_rows: ss.StateTable, na
 
 
 @pytest.mark.parametrize("condition", ["len(split(key, 'a')) > 4990", "md5(concat(key, md5(key))) < '8' OR value < 9"])
-def test_in_parts_a_condition_has_the_same_rows(long_rows: ss.StateTable, condition: str) -> None:
+def test_in_parts_a_condition_has_the_same_rows(long_rows: StateTable, condition: str) -> None:
     """Counted, on each page, and with text that a column contains."""
     assert checked_condition(condition, COLUMNS, "op0").parts(10_000_000_000) == 200
     contains = {"key": "7A"}
@@ -112,7 +113,7 @@ def test_steps_of_a_pattern(pattern: str, size: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def few_long_rows(tmp_path_factory: pytest.TempPathFactory) -> ss.StateTable:
+def few_long_rows(tmp_path_factory: pytest.TempPathFactory) -> StateTable:
     """A state of 100 rows of 20,000 characters."""
     path = tmp_path_factory.mktemp("few")
     write(path, [{f"{number:05}" + "ab c" * 5_000: 2**62 - number for number in range(100)}])
@@ -156,7 +157,7 @@ def calls() -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, pytest.param(3, marks=pytest.mark.exhaustive)])
-def test_every_function_with_large_arguments(few_long_rows: ss.StateTable, depth: int) -> None:
+def test_every_function_with_large_arguments(few_long_rows: StateTable, depth: int) -> None:
     """Each call ends within the limit, in bounded memory; so do calls in calls."""
     conditions = calls()
     assert len(conditions) > 150

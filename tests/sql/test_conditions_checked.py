@@ -7,6 +7,7 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import InvalidSQLError, StreamStateError
+from streamstate.reports import StateTable
 from streamstate.state_inspect.sql.condition_policy import predicate_sql
 
 HOSTILE = [
@@ -79,7 +80,7 @@ ORDINARY = [
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> ss.StateTable:
+def table(tmp_path_factory: pytest.TempPathFactory) -> StateTable:
     """A state table with the columns ``key`` and ``value``."""
     path = tmp_path_factory.mktemp("conditions")
     write(path, [{"a": 1}, {"a": 2, "b": 5}])
@@ -87,14 +88,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> ss.StateTable:
 
 
 @pytest.mark.parametrize("condition", HOSTILE)
-def test_conditions_with_other_effects_are_refused(table: ss.StateTable, condition: str) -> None:
+def test_conditions_with_other_effects_are_refused(table: StateTable, condition: str) -> None:
     """Conditions that wait, create data or read anything but the row are refused before DuckDB runs."""
     with pytest.raises(StreamStateError):
         predicate_sql(condition, ["key", "value"], "op0")
 
 
 @pytest.mark.parametrize("condition", ORDINARY)
-def test_ordinary_conditions_run(table: ss.StateTable, condition: str) -> None:
+def test_ordinary_conditions_run(table: StateTable, condition: str) -> None:
     """Comparisons, arithmetic, text, time, NULL, CASE, casts, lists, structs, maps and JSON are allowed."""
     assert 0 <= table.count(where=condition) <= 2
 

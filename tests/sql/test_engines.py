@@ -26,6 +26,7 @@ from streamstate.errors import (
     UnknownEpochError,
     UnknownNameError,
 )
+from streamstate.reports import Result, Store
 
 TOP = """
 WITH top AS (SELECT k, rank() OVER (ORDER BY max DESC) AS place FROM counts)
@@ -45,14 +46,14 @@ STATES: list[State | None] = [
 
 
 @pytest.fixture(scope="module")
-def gapped(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
+def gapped(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with the query ``q``, which adds, changes and removes keys; epoch 3 is a gap."""
     folder = tmp_path_factory.mktemp("gapped [1]")
     write(folder, STATES, keyframe_every=5)
     return ss.open_store(folder)
 
 
-def same_in_both(store: ss.Store, spark: SparkSession, sql: str, **arguments: Any) -> pd.DataFrame:
+def same_in_both(store: Store, spark: SparkSession, sql: str, **arguments: Any) -> pd.DataFrame:
     """Check that both engines return the same rows, columns and epochs; return the rows."""
     in_duckdb = store.sql(sql, **arguments)
     in_spark = store.sql(sql, engine="spark", spark=spark, **arguments)
@@ -64,7 +65,7 @@ def same_in_both(store: ss.Store, spark: SparkSession, sql: str, **arguments: An
     return in_duckdb.to_pandas()
 
 
-def _rows(result: ss.Result, *, ordered: bool) -> list[tuple[Any, ...]]:
+def _rows(result: Result, *, ordered: bool) -> list[tuple[Any, ...]]:
     rows = list(zip(*(column.to_pylist() for column in result.to_arrow().columns), strict=True))
     return rows if ordered else sorted(rows, key=repr)
 
@@ -102,7 +103,7 @@ def _rows(result: ss.Result, *, ordered: bool) -> list[tuple[Any, ...]]:
     ],
 )  # fmt: skip
 def test_a_statement_has_the_same_result_in_both(
-    gapped: ss.Store, spark: SparkSession, sql: str, arguments: dict[str, Any]
+    gapped: Store, spark: SparkSession, sql: str, arguments: dict[str, Any]
 ) -> None:
     """Relations, time travel, parameters and the user's own data work in DuckDB and in Spark."""
     assert len(same_in_both(gapped, spark, sql, **arguments))
@@ -123,14 +124,14 @@ def test_a_statement_has_the_same_result_in_both(
     ],
 )
 def test_captured_state_has_the_same_result_in_both(
-    store: ss.Store, spark: SparkSession, sql: str, arguments: dict[str, Any]
+    store: Store, spark: SparkSession, sql: str, arguments: dict[str, Any]
 ) -> None:
     """State of a real query can be read at any epoch in both engines."""
     assert len(same_in_both(store, spark, sql, **arguments))
 
 
 @pytest.fixture(scope="module")
-def typed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
+def typed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with two queries: a join with two tables, and windows with values of many types."""
     folder = tmp_path_factory.mktemp("typed")
     source = Source(spark, folder / "input", "k string, t timestamp, v long")
@@ -151,12 +152,12 @@ def typed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ss.S
     )
     for name, frame, mode in (("pairs", joined, "append"), ("windows", windows, "update")):
         run(frame, folder / name, mode)
-        ss.capture(folder / name, folder / "store", name, spark=spark)
+        ss.Checkpoint(folder / name).capture(folder / "store", name, spark=spark)
     return ss.open_store(folder / "store")
 
 
 @pytest.mark.slow  # three relations of three tables, at each epoch, in both engines
-def test_all_tables_and_types_have_the_same_result_in_both(typed: ss.Store, spark: SparkSession) -> None:
+def test_all_tables_and_types_have_the_same_result_in_both(typed: Store, spark: SparkSession) -> None:
     """The state, history and changes of every table are equal, with timestamps, decimals, lists and structs."""
     seen = set()
     for query in typed.queries():
@@ -170,7 +171,7 @@ def test_all_tables_and_types_have_the_same_result_in_both(typed: ss.Store, spar
 
 
 @pytest.mark.slow
-def test_joins_between_operators_and_queries_have_the_same_result_in_both(typed: ss.Store, spark: SparkSession) -> None:
+def test_joins_between_operators_and_queries_have_the_same_result_in_both(typed: Store, spark: SparkSession) -> None:
     """A statement can join tables of two queries at different epochs."""
     keys = typed["windows"].live().table().key_columns
     window, k = (f'"{name}"' for name in keys)
@@ -185,7 +186,7 @@ def test_joins_between_operators_and_queries_have_the_same_result_in_both(typed:
     assert len(same_in_both(typed, spark, sql))
 
 
-def test_spark_rebuilds_every_epoch(gapped: ss.Store, spark: SparkSession) -> None:
+def test_spark_rebuilds_every_epoch(gapped: Store, spark: SparkSession) -> None:
     """Every epoch has the state that was written, before and after the gap, at and between keyframes."""
     for epoch, state in enumerate(STATES):
         if state is not None:
@@ -193,7 +194,7 @@ def test_spark_rebuilds_every_epoch(gapped: ss.Store, spark: SparkSession) -> No
             assert {row["key"]: row["value"] for row in found} == state
 
 
-def test_a_spark_result_is_a_lazy_frame(gapped: ss.Store, spark: SparkSession) -> None:
+def test_a_spark_result_is_a_lazy_frame(gapped: Store, spark: SparkSession) -> None:
     """``to_spark`` returns the DataFrame, other conversions collect its rows. No view is left in the session."""
     result = gapped.sql("SELECT key, value FROM q ORDER BY key", engine="spark")
     frame = result.to_spark()
@@ -217,7 +218,7 @@ def test_a_later_capture_does_not_change_a_spark_result(spark: SparkSession, tmp
     assert [_rows(result, ordered=False) for result in results] == expected
 
 
-def test_a_duckdb_result_converts_to_a_spark_dataframe(gapped: ss.Store, spark: SparkSession) -> None:
+def test_a_duckdb_result_converts_to_a_spark_dataframe(gapped: Store, spark: SparkSession) -> None:
     """Columns with equal names are kept. Types that Spark lacks become the nearest type that fits their values."""
     result = gapped.sql("SELECT key, value, value, hash(key) AS h, 1::UTINYINT AS small FROM q ORDER BY key")
     frame = result.to_spark(spark)
@@ -227,7 +228,7 @@ def test_a_duckdb_result_converts_to_a_spark_dataframe(gapped: ss.Store, spark: 
 
 
 @pytest.mark.slow
-def test_spark_dataframes_and_files_are_frames(gapped: ss.Store, spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_dataframes_and_files_are_frames(gapped: Store, spark: SparkSession, tmp_path: Path) -> None:
     """Both engines can join them with state."""
     names = spark.createDataFrame([("a", 1), ("z", 2)], "key STRING, n INT")
     names.coalesce(1).write.parquet(str(tmp_path / "names"))
@@ -237,7 +238,7 @@ def test_spark_dataframes_and_files_are_frames(gapped: ss.Store, spark: SparkSes
         assert same_in_both(gapped, spark, sql, frames={"names": frame})["x"].tolist() == [4]
 
 
-def test_files_in_sql_have_the_same_result_in_both(gapped: ss.Store, spark: SparkSession, tmp_path: Path) -> None:
+def test_files_in_sql_have_the_same_result_in_both(gapped: Store, spark: SparkSession, tmp_path: Path) -> None:
     """Both engines read files if the user allows them."""
     NAMES.to_csv(tmp_path / "names.csv", index=False)
     sql = f"SELECT q.key, n FROM q JOIN '{tmp_path / 'names.csv'}' AS names ON q.key = names.key"
@@ -261,14 +262,14 @@ def test_files_in_sql_have_the_same_result_in_both(gapped: ss.Store, spark: Spar
     ],
 )
 def test_errors_are_the_same_with_spark(
-    gapped: ss.Store, spark: SparkSession, sql: str, error: type[Exception], message: str
+    gapped: Store, spark: SparkSession, sql: str, error: type[Exception], message: str
 ) -> None:
     """Unknown names and refused statements raise the same errors as in DuckDB. Spark's parse errors are passed on."""
     with pytest.raises(error, match=message):
         gapped.sql(sql, engine="spark", spark=spark)
 
 
-def test_runtime_errors_are_invalid_sql_errors(gapped: ss.Store, spark: SparkSession) -> None:
+def test_runtime_errors_are_invalid_sql_errors(gapped: Store, spark: SparkSession) -> None:
     """A failed cast is an example."""
     result = gapped.sql("SELECT CAST(key AS INT) AS x FROM q", engine="spark", spark=spark)
     with pytest.raises(InvalidSQLError, match="CAST_INVALID_INPUT"):
@@ -292,13 +293,13 @@ def test_deleted_files_are_a_store_error(spark: SparkSession, tmp_path: Path) ->
         result.to_arrow()
 
 
-def test_an_unknown_engine_is_refused(gapped: ss.Store) -> None:
+def test_an_unknown_engine_is_refused(gapped: Store) -> None:
     """The error names the known ones."""
     with pytest.raises(InvalidArgumentError, match="'duckdb'"):
         gapped.sql("FROM q", engine="flink")  # type: ignore[arg-type]
 
 
-def test_spark_requires_a_running_session(gapped: ss.Store) -> None:
+def test_spark_requires_a_running_session(gapped: Store) -> None:
     """The error says that no session is running."""
     code = (
         "import streamstate as ss\n"

@@ -16,13 +16,14 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownNameError
+from streamstate.reports import Store
 
 ROWS = {"key": ["a", "b", "z"], "name": ["Ann", "Bob", None]}
 JOINED = "SELECT q.key, names.name FROM q JOIN names USING (key) ORDER BY 1"
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
+def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with the query ``q``."""
     folder = tmp_path_factory.mktemp("framed")
     write(folder, [{"a": 1}, {"a": 2, "b": 5}])
@@ -71,7 +72,7 @@ def parquet_folder(folder: Path) -> Path:
         parquet_folder,
     ],
 )
-def test_frames_of_all_kinds_are_relations(small: ss.Store, tmp_path: Path, make: Callable[[Path], Any]) -> None:
+def test_frames_of_all_kinds_are_relations(small: Store, tmp_path: Path, make: Callable[[Path], Any]) -> None:
     """Frames can be joined with state by name, used twice in a statement, and read repeatedly."""
     frames = {"names": make(tmp_path)}
     result = small.sql(JOINED, frames=frames)
@@ -83,13 +84,13 @@ def test_frames_of_all_kinds_are_relations(small: ss.Store, tmp_path: Path, make
         assert small.sql(twice, frames=frames).to_pandas()["n"].tolist() == [2]
 
 
-def test_an_iterator_of_batches_can_be_used_twice(small: ss.Store) -> None:
+def test_an_iterator_of_batches_can_be_used_twice(small: Store) -> None:
     """It is read once, when the result is created."""
     sql = "SELECT count(*) AS n FROM names AS x JOIN names AS y USING (key)"
     assert small.sql(sql, frames={"names": pa.table(ROWS).to_reader()}).to_pandas()["n"].tolist() == [3]
 
 
-def test_a_result_is_a_frame(small: ss.Store) -> None:
+def test_a_result_is_a_frame(small: Store) -> None:
     """Results and state tables can be passed as frames."""
     first = small.sql("SELECT key, value * 10 AS v FROM q VERSION AS OF 0")
     joined = small.sql(
@@ -98,19 +99,19 @@ def test_a_result_is_a_frame(small: ss.Store) -> None:
     assert joined.to_arrow().to_pylist() == [{"v": 10, "value": 2}]
 
 
-def test_names_are_case_insensitive_and_can_be_quoted(small: ss.Store) -> None:
+def test_names_are_case_insensitive_and_can_be_quoted(small: Store) -> None:
     """Frames have the same rules as queries."""
     for sql in ("FROM NAMES", 'FROM "names" AS x', "SELECT Names.key FROM Names"):
         assert len(small.sql(sql, frames={"names": pd.DataFrame(ROWS)})) == 3
 
 
-def test_ctes_take_precedence_over_frames(small: ss.Store) -> None:
+def test_ctes_take_precedence_over_frames(small: Store) -> None:
     """A name defined by WITH hides the frame."""
     result = small.sql("WITH names AS (SELECT 1 AS one) FROM names", frames={"names": pd.DataFrame(ROWS)})
     assert result.columns == ["one"]
 
 
-def test_variables_are_not_relations(small: ss.Store) -> None:
+def test_variables_are_not_relations(small: Store) -> None:
     """SQL can read only the frames that are passed, and not the caller's variables."""
     names = pd.DataFrame(ROWS)
     with pytest.raises(UnknownNameError, match="Relation names: q"):
@@ -137,13 +138,13 @@ def test_variables_are_not_relations(small: ss.Store) -> None:
         ([("x", pd.DataFrame(ROWS))], "expected a dict"),
     ],
 )
-def test_invalid_frames_are_refused(small: ss.Store, frames: Any, message: str) -> None:
+def test_invalid_frames_are_refused(small: Store, frames: Any, message: str) -> None:
     """Invalid and taken names, and values that are not tables, are refused."""
     with pytest.raises(InvalidArgumentError, match=message):
         small.sql("FROM x", frames=frames)
 
 
-def test_a_file_with_a_wrong_suffix_is_an_error(small: ss.Store, tmp_path: Path) -> None:
+def test_a_file_with_a_wrong_suffix_is_an_error(small: Store, tmp_path: Path) -> None:
     """The error names the file."""
     (tmp_path / "x.parquet").write_text("no parquet")
     with pytest.raises(InvalidArgumentError, match=r"x\.parquet"):

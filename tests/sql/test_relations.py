@@ -14,6 +14,7 @@ from synthetic import State, copy_of, write
 
 import streamstate as ss
 from streamstate.errors import UnknownColumnError, UnknownEpochError, UnknownNameError, UnknownTableError
+from streamstate.reports import Result, Store
 
 STATES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3), max_size=4)
 HISTORIES = st.lists(st.one_of(STATES, STATES, STATES, st.none()), min_size=1, max_size=8).filter(
@@ -41,7 +42,7 @@ def versions(states: list[State | None], last: int) -> list[Version]:
     return sorted([*closed, *((start, None, key, value) for key, (start, value) in valid.items())], key=repr)
 
 
-def rows(result: ss.Result) -> list[tuple[Any, ...]]:
+def rows(result: Result) -> list[tuple[Any, ...]]:
     """The sorted rows of a result."""
     return sorted(zip(*(column.to_pylist() for column in result.to_arrow().columns), strict=True), key=repr)
 
@@ -86,20 +87,20 @@ def test_the_state_follows_from_the_history_and_from_the_changes(
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> ss.Store:
+def small(tmp_path: Path) -> Store:
     """A store with the query ``q``, with three epochs."""
     copy_of(tmp_path, [{"a": 1}, {"a": 2, "b": 5}, {"b": 6, "c": 7}])
     return ss.open_store(tmp_path)
 
 
-def test_columns_of_relations(small: ss.Store) -> None:
+def test_columns_of_relations(small: Store) -> None:
     """Histories start with the interval, changes with the epoch and the kind. No internal column is visible."""
     assert small.sql("FROM q.history").columns == ["_valid_from", "_valid_to", "_partition", "key", "value"]
     assert small.sql("FROM q.changes").columns == ["_epoch", "_change", "_partition", "key", "value"]
     assert small.sql("FROM q").columns == ["key", "value"]
 
 
-def test_a_valid_version_has_no_end(small: ss.Store) -> None:
+def test_a_valid_version_has_no_end(small: Store) -> None:
     """``_valid_to`` is NULL, even if a later epoch replaced the version."""
     assert rows(small.sql("SELECT _valid_from, _valid_to, value FROM q.history WHERE key = 'a'")) == [
         (0, 1, 1),
@@ -109,21 +110,21 @@ def test_a_valid_version_has_no_end(small: ss.Store) -> None:
     assert rows(at_0) == [(0, None, 1)]
 
 
-def test_changes_are_the_changelog(small: ss.Store) -> None:
+def test_changes_are_the_changelog(small: Store) -> None:
     """Puts and deletes are listed with their epochs."""
     found = small.sql("SELECT _epoch, _change, key, value FROM q.op0.changes WHERE key = 'a' ORDER BY _epoch")
     assert found.to_pandas()["_change"].tolist() == ["put", "put", "delete"]
     assert found.to_arrow()["value"].to_pylist() == [1, 2, None]
 
 
-def test_relations_can_be_named_by_their_table(small: ss.Store) -> None:
+def test_relations_can_be_named_by_their_table(small: Store) -> None:
     """The name of the only table is optional, and names are case-insensitive."""
     for name in ("q", "q.op0"):
         for kind in ("history", "HISTORY", "changes"):
             assert len(small.sql(f"FROM {name}.{kind}")) == len(small.sql(f"FROM q.{kind}"))
 
 
-def test_relations_at_several_epochs(small: ss.Store) -> None:
+def test_relations_at_several_epochs(small: Store) -> None:
     """Each relation of a statement has its own epoch, and the result lists them."""
     sql = "SELECT 1 FROM q.history VERSION AS OF 1 h JOIN q VERSION AS OF 0 o USING (key) JOIN q n ON true"
     found = small.sql(sql.replace("1 h", "1 AS h").replace("0 o", "0 AS o").replace("q n", "q AS n"))
@@ -141,7 +142,7 @@ def test_relations_at_several_epochs(small: ss.Store) -> None:
         ("FROM q.changes VERSION AS OF 9", UnknownEpochError, "nearest captured: 2"),
     ],
 )
-def test_unknown_names_are_refused(small: ss.Store, sql: str, error: type[Exception], message: str) -> None:
+def test_unknown_names_are_refused(small: Store, sql: str, error: type[Exception], message: str) -> None:
     """The error lists the known names."""
     with pytest.raises(error, match=message):
         small.sql(sql)

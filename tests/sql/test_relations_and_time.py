@@ -18,19 +18,20 @@ from streamstate.errors import (
     UnknownEpochError,
     UnknownNameError,
 )
+from streamstate.reports import Store
 
 STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, {"b": 6, "c": 7}]
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
+def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with the query ``q``, with three epochs."""
     folder = tmp_path_factory.mktemp("small")
     write(folder, STATES)
     return ss.open_store(folder)
 
 
-def rows(store: ss.Store, sql: str, at: int | datetime | None = None) -> list[tuple[object, ...]]:
+def rows(store: Store, sql: str, at: int | datetime | None = None) -> list[tuple[object, ...]]:
     """The rows of a statement."""
     found = store.sql(sql, at).to_arrow()
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
@@ -59,31 +60,31 @@ def rows(store: ss.Store, sql: str, at: int | datetime | None = None) -> list[tu
         ("SELECT 1 << 2", [(4,)]),
     ],
 )
-def test_statements(small: ss.Store, sql: str, expected: list[tuple[object, ...]]) -> None:
+def test_statements(small: Store, sql: str, expected: list[tuple[object, ...]]) -> None:
     """Queries are relations, and each can have its own epoch."""
     assert rows(small, sql) == expected
 
 
-def test_at_is_the_default_epoch(small: ss.Store) -> None:
+def test_at_is_the_default_epoch(small: Store) -> None:
     """``at`` is an epoch or a time, and applies to relations without an epoch in the SQL."""
     assert rows(small, "SELECT * FROM q", at=0) == [("a", 1)]
     assert rows(small, "SELECT * FROM q", at=START + timedelta(seconds=1)) == [("a", 1)]
     assert rows(small, "SELECT count(*) FROM q VERSION AS OF 2", at=0) == [(2,)]
 
 
-def test_columns_with_equal_names_are_kept(small: ss.Store) -> None:
+def test_columns_with_equal_names_are_kept(small: Store) -> None:
     """Both columns of a join keep their values."""
     frame = small.sql("SELECT n.value, o.value FROM q n JOIN q VERSION AS OF 1 o USING (key)").to_pandas()
     assert frame.to_numpy().tolist() == [[6, 5]]
 
 
-def test_sums_of_integers_are_integers(small: ss.Store) -> None:
+def test_sums_of_integers_are_integers(small: Store) -> None:
     """DuckDB's 128-bit sums become 64-bit integers if they fit."""
     assert small.sql("SELECT sum(value) AS s FROM q").to_arrow().schema.field("s").type == pa.int64()
     assert rows(small, "SELECT sum(value) FROM q") == [(13,)]
 
 
-def test_results_convert_to_dataframes(small: ss.Store) -> None:
+def test_results_convert_to_dataframes(small: Store) -> None:
     """A result converts to pandas and Polars, and its forms have the number of rows."""
     result = small.sql("SELECT * FROM q ORDER BY key")
     assert result.to_pandas()["value"].tolist() == result.to_polars()["value"].to_list() == [6, 7]
@@ -114,7 +115,7 @@ def test_results_convert_to_dataframes(small: ss.Store) -> None:
         "  ",
     ],
 )
-def test_statements_that_are_not_read_only_are_refused(small: ss.Store, sql: str) -> None:
+def test_statements_that_are_not_read_only_are_refused(small: Store, sql: str) -> None:
     """Statements that write or read files are errors, and the store can still be read."""
     with pytest.raises(InvalidSQLError):
         small.sql(sql)
@@ -137,13 +138,13 @@ def test_statements_that_are_not_read_only_are_refused(small: ss.Store, sql: str
         ("SELECT * FROM q TIMESTAMP AS OF '2020-01-01T00:00:00Z'", UnknownEpochError, "first captured epoch, 0"),
     ],
 )
-def test_errors_name_the_valid_choices(small: ss.Store, sql: str, error: type[Exception], message: str) -> None:
+def test_errors_name_the_valid_choices(small: Store, sql: str, error: type[Exception], message: str) -> None:
     """Unknown names list the known ones, invalid times and epochs the captured epochs or the format."""
     with pytest.raises(error, match=message):
         small.sql(sql)
 
 
-def test_a_naive_datetime_is_refused(small: ss.Store) -> None:
+def test_a_naive_datetime_is_refused(small: Store) -> None:
     """A Python datetime requires a time zone, in SQL and in ``History.at``."""
     with pytest.raises(NaiveTimestampError):
         small.sql("SELECT 1 FROM q", at=datetime(2026, 1, 1))  # noqa: DTZ001 (the point of the test)

@@ -20,19 +20,20 @@ from streamstate.errors import (
     StoreError,
     UnknownEpochError,
 )
+from streamstate.reports import Store
 from streamstate.state_inspect.epoch_names import FromLive, moment, relative_epoch
 
 STATES: list[State | None] = [{"a": 1}, {"a": 2, "b": 5}, {"b": 6, "c": 7}]
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> ss.Store:
+def small(tmp_path: Path) -> Store:
     """A store with the query ``q``, with three epochs."""
     copy_of(tmp_path / "store", STATES)
     return ss.open_store(tmp_path / "store")
 
 
-def test_results_are_lazy(small: ss.Store) -> None:
+def test_results_are_lazy(small: Store) -> None:
     """An invalid value is an error when the rows are read, and an invalid statement immediately."""
     result = small.sql("SELECT CAST(key AS INT) FROM q")
     assert result.columns == ['CAST("key" AS INTEGER)']
@@ -43,7 +44,7 @@ def test_results_are_lazy(small: ss.Store) -> None:
 
 
 @pytest.mark.parametrize("relation", ["q", "q.history", "q.changes", "q VERSION AS OF 'live'"])
-def test_a_later_capture_does_not_change_a_result(small: ss.Store, tmp_path: Path, relation: str) -> None:
+def test_a_later_capture_does_not_change_a_result(small: Store, tmp_path: Path, relation: str) -> None:
     """Epochs are fixed when the result is created, even if it is read later."""
     expected = small.sql(f"FROM {relation} ORDER BY ALL").to_arrow()
     result = small.sql(f"FROM {relation} ORDER BY ALL")
@@ -54,17 +55,17 @@ def test_a_later_capture_does_not_change_a_result(small: ss.Store, tmp_path: Pat
 
 
 @pytest.mark.parametrize("relation", ["q VERSION AS OF 0", "q.history VERSION AS OF 1", "q.changes VERSION AS OF 1"])
-def test_retention_does_not_change_a_result(small: ss.Store, tmp_path: Path, relation: str) -> None:
+def test_retention_does_not_change_a_result(small: Store, tmp_path: Path, relation: str) -> None:
     """A result has the same rows if its epochs are dropped before it is read."""
     expected = ss.open_store(tmp_path / "store").sql(f"FROM {relation} ORDER BY ALL").to_arrow()
     result = small.sql(f"FROM {relation} ORDER BY ALL")
-    ss.keep(tmp_path / "store", "q", last=1)
+    ss.open_store(tmp_path / "store")["q"].retain(last=1)
     assert small["q"].captured() == [2]
     assert len(small.sql("FROM q")) == 2
     assert result.to_arrow().equals(expected)
 
 
-def test_all_relations_of_a_statement_have_the_same_newest_epoch(small: ss.Store) -> None:
+def test_all_relations_of_a_statement_have_the_same_newest_epoch(small: Store) -> None:
     """This includes relations at an epoch relative to the newest."""
     result = small.sql("SELECT 1 FROM q AS a, q AS b, q VERSION AS OF 'live - 2' AS c")
     assert result.epochs == {"q": [0, 2]}
@@ -84,12 +85,12 @@ def test_the_display_has_the_first_rows_and_the_number_of_rows(tmp_path: Path) -
     assert result.rows.num_rows == 50
 
 
-def test_html_is_escaped(small: ss.Store) -> None:
+def test_html_is_escaped(small: Store) -> None:
     """Values are shown as text."""
     assert "<b>" not in small.sql("SELECT '<b>' AS x")._repr_html_()
 
 
-def test_nondeterministic_rows_are_computed_once(small: ss.Store) -> None:
+def test_nondeterministic_rows_are_computed_once(small: Store) -> None:
     """Samples and random values are the same each time the result is read."""
     for sql in ("SELECT random() AS r FROM q", "SELECT * FROM q.changes USING SAMPLE 50%", "SELECT uuid() AS u"):
         result = small.sql(sql)
@@ -98,7 +99,7 @@ def test_nondeterministic_rows_are_computed_once(small: ss.Store) -> None:
         assert result.to_arrow().equals(result.to_arrow())
 
 
-def test_the_schema_is_known_before_the_rows(small: ss.Store) -> None:
+def test_the_schema_is_known_before_the_rows(small: Store) -> None:
     """The columns and types of a result equal those of its rows."""
     result = small.sql("SELECT key, value AS v, sum(value) OVER () AS s, value / 2 AS half FROM q")
     expected = pa.schema([("key", pa.string()), ("v", pa.int64()), ("s", pa.int64()), ("half", pa.float64())])
@@ -107,14 +108,14 @@ def test_the_schema_is_known_before_the_rows(small: ss.Store) -> None:
     assert result.to_arrow().schema.types == expected.types
 
 
-def test_columns_with_equal_names_are_kept(small: ss.Store) -> None:
+def test_columns_with_equal_names_are_kept(small: Store) -> None:
     """Both keep their name, in all conversions."""
     result = small.sql("SELECT n.value, o.value FROM q n JOIN q VERSION AS OF 1 AS o USING (key)")
     assert result.columns == result.to_arrow().column_names == list(result.to_pandas()) == ["value", "value"]
     assert "6" in repr(result)
 
 
-def test_deleted_files_are_a_store_error(small: ss.Store, tmp_path: Path) -> None:
+def test_deleted_files_are_a_store_error(small: Store, tmp_path: Path) -> None:
     """The changelog cannot be read. The state can, because the index is in memory."""
     changes, state = small.sql("FROM q.changes"), small.sql("FROM q")
     shutil.rmtree(tmp_path / "store" / "q" / "op0")
@@ -171,7 +172,7 @@ def test_a_relative_epoch_must_be_captured(tmp_path: Path) -> None:
             store.sql("FROM q", at=at)
 
 
-def test_positional_and_named_parameters(small: ss.Store) -> None:
+def test_positional_and_named_parameters(small: Store) -> None:
     """Values, epochs and timestamps can be parameters. Quotes in values have no effect."""
     positional = small.sql(
         "SELECT ?::INT + value AS x FROM q VERSION AS OF ? WHERE key = ?", params=[10, "live - 1", "b"]
@@ -202,7 +203,7 @@ def test_positional_and_named_parameters(small: ss.Store) -> None:
         ("FROM ?", ["q"], "relation|parse"),
     ],
 )
-def test_invalid_parameters_are_refused(small: ss.Store, sql: str, params: object, message: str) -> None:
+def test_invalid_parameters_are_refused(small: Store, sql: str, params: object, message: str) -> None:
     """Missing, unused and invalid parameters are errors."""
     with pytest.raises((InvalidArgumentError, LookupError), match=message):
         small.sql(sql, params=params)  # type: ignore[arg-type]
@@ -244,13 +245,13 @@ def test_invalid_parameters_are_refused(small: ss.Store, sql: str, params: objec
         ("SELECT COLUMNS('k.*') FROM q ORDER BY 1", [("b",), ("c",)]),
     ],
 )  # fmt: skip
-def test_every_part_of_a_statement_is_kept(small: ss.Store, sql: str, expected: list[tuple[object, ...]]) -> None:
+def test_every_part_of_a_statement_is_kept(small: Store, sql: str, expected: list[tuple[object, ...]]) -> None:
     """Time travel does not change aliases, joins, pivots, samples, laterals, windows or quoted names."""
     found = small.sql(sql).to_arrow()
     assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == expected
 
 
-def test_relations_without_epochs_refuse_time_travel(small: ss.Store) -> None:
+def test_relations_without_epochs_refuse_time_travel(small: Store) -> None:
     """CTEs, table functions and frames have no epochs."""
     for sql in (
         "WITH x AS (FROM q) FROM x VERSION AS OF 1",
@@ -261,7 +262,7 @@ def test_relations_without_epochs_refuse_time_travel(small: ss.Store) -> None:
             small.sql(sql, frames={"mine": pa.table({"a": [1]})})
 
 
-def test_at_can_be_text_or_a_datetime(small: ss.Store) -> None:
+def test_at_can_be_text_or_a_datetime(small: Store) -> None:
     """Both have the same result."""
     for at in (START, "2026-01-01T00:00:00+00:00", datetime(2026, 1, 1, 1, tzinfo=UTC) - timedelta(hours=1)):
         assert small.sql("SELECT value FROM q", at=at).to_arrow()["value"].to_pylist() == [1]

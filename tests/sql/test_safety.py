@@ -12,6 +12,7 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, StreamStateError, UnknownNameError
+from streamstate.reports import Store
 
 EXAMPLES = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -131,7 +132,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def guarded(folder: Path) -> ss.Store:
+def guarded(folder: Path) -> Store:
     """A store with the query ``q``, whose index is loaded."""
     write(folder / "store", [{"a": 1}, {"a": 2, "b": 5}])
     store = ss.open_store(folder / "store")
@@ -139,7 +140,7 @@ def guarded(folder: Path) -> ss.Store:
     return store
 
 
-def refused(store: ss.Store, sql: str, folder: Path) -> None:
+def refused(store: Store, sql: str, folder: Path) -> None:
     """Check that a statement raises a StreamStateError and creates no files."""
     before = sorted(folder.iterdir())
     with pytest.raises(StreamStateError):
@@ -149,7 +150,7 @@ def refused(store: ss.Store, sql: str, folder: Path) -> None:
 
 @EXAMPLES
 @given(st.sampled_from(RELATION_TEMPLATES), st.sampled_from(HOSTILE_RELATIONS))
-def test_only_relations_of_the_store_can_be_read(guarded: ss.Store, folder: Path, template: str, hostile: str) -> None:
+def test_only_relations_of_the_store_can_be_read(guarded: Store, folder: Path, template: str, hostile: str) -> None:
     """Files, system tables, table functions and tables of the index are refused at any place of a statement."""
     refused(guarded, template.replace("{}", hostile), folder)
     assert len(guarded.sql("FROM q")) == 2
@@ -158,7 +159,7 @@ def test_only_relations_of_the_store_can_be_read(guarded: ss.Store, folder: Path
 @EXAMPLES
 @given(st.sampled_from(VALUE_TEMPLATES), st.sampled_from(HOSTILE_VALUES))
 def test_values_cannot_reveal_the_machine_or_the_database(
-    guarded: ss.Store, folder: Path, template: str, hostile: str
+    guarded: Store, folder: Path, template: str, hostile: str
 ) -> None:
     """Settings, catalogues, sequences, logs and columns of the index are refused at any place of a statement."""
     refused(guarded, template.replace("{{", "{").replace("}}", "}").replace("{}", hostile), folder)
@@ -166,13 +167,13 @@ def test_values_cannot_reveal_the_machine_or_the_database(
 
 
 @pytest.mark.parametrize("template", [sql for sql in RELATION_TEMPLATES if "LATERAL {}" not in sql])
-def test_the_statements_around_relations_are_valid(guarded: ss.Store, template: str) -> None:
+def test_the_statements_around_relations_are_valid(guarded: Store, template: str) -> None:
     """Each runs with a relation of the store, so it is the other relations that are refused."""
     guarded.sql(template.replace("{}", "q.history")).to_arrow()
 
 
 @pytest.mark.parametrize("template", VALUE_TEMPLATES)
-def test_the_statements_around_values_are_valid(guarded: ss.Store, template: str) -> None:
+def test_the_statements_around_values_are_valid(guarded: Store, template: str) -> None:
     """Each runs with an allowed function, so it is the other values that are refused."""
     guarded.sql(template.replace("{{", "{").replace("}}", "}").replace("{}", "upper('x')")).to_arrow()
 
@@ -225,7 +226,7 @@ def test_the_statements_around_values_are_valid(guarded: ss.Store, template: str
         "SELECT 1 /* */; ATTACH 'x'",
     ],
 )  # fmt: skip
-def test_other_statements_are_refused(guarded: ss.Store, folder: Path, sql: str) -> None:
+def test_other_statements_are_refused(guarded: Store, folder: Path, sql: str) -> None:
     """Only a single SELECT statement is allowed."""
     refused(guarded, sql, folder)
     assert len(guarded.sql("FROM q")) == 2
@@ -244,13 +245,13 @@ SHADOWING = [
 
 @pytest.mark.parametrize("template", SHADOWING)
 @pytest.mark.parametrize("hidden", ["q/op0", "Q/OP0", "duckdb_tables", "sqlite_master", "pragma_database_list"])
-def test_a_cte_out_of_scope_does_not_allow_a_system_table(guarded: ss.Store, template: str, hidden: str) -> None:
+def test_a_cte_out_of_scope_does_not_allow_a_system_table(guarded: Store, template: str, hidden: str) -> None:
     """The name of a system table is refused outside the scope of a CTE with the same name."""
     with pytest.raises((InvalidSQLError, UnknownNameError)):
         guarded.sql(template.replace("{}", hidden)).to_arrow()
 
 
-def test_ctes_can_have_any_name(guarded: ss.Store) -> None:
+def test_ctes_can_have_any_name(guarded: Store) -> None:
     """In its scope, a CTE hides a system table with the same name."""
     sql = 'WITH "q/op0"(a) AS (SELECT 1), duckdb_tables AS (SELECT a + 1 AS b FROM "q/op0") SELECT "q/op0".a, b FROM'
     assert guarded.sql(f'{sql} "q/op0", duckdb_tables').to_arrow().to_pylist() == [{"a": 1, "b": 2}]
@@ -351,20 +352,20 @@ WORDS = [
 
 @EXAMPLES
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=14), st.sampled_from([None, "SELECT *", "FROM q"]))
-def test_any_text_runs_or_raises_a_streamstate_error(guarded: ss.Store, words: list[str], prefix: str | None) -> None:
+def test_any_text_runs_or_raises_a_streamstate_error(guarded: Store, words: list[str], prefix: str | None) -> None:
     """Random words raise no other error, and do not change the store."""
     with contextlib.suppress(StreamStateError):
         repr(guarded.sql(" ".join([*([prefix] if prefix else []), *words])))
     assert len(guarded.sql("FROM q")) == 2
 
 
-def test_a_path_is_the_name_of_a_relation(guarded: ss.Store, folder: Path) -> None:
+def test_a_path_is_the_name_of_a_relation(guarded: Store, folder: Path) -> None:
     """The error lists the known relations."""
     with pytest.raises(UnknownNameError, match="Relation names: q"):
         guarded.sql(f"FROM '{folder}/secret.csv'")
 
 
-def test_files_can_be_allowed(guarded: ss.Store, folder: Path) -> None:
+def test_files_can_be_allowed(guarded: Store, folder: Path) -> None:
     """With ``allow_files``, files can be read by path or by a function, and joined with state."""
     path = folder / "secret.csv"
     for source in (
@@ -394,7 +395,7 @@ def test_files_can_be_allowed(guarded: ss.Store, folder: Path) -> None:
         ("ATTACH '{folder}/x.db'", "not allowed"),
     ],
 )
-def test_allowing_files_allows_nothing_else(guarded: ss.Store, folder: Path, sql: str, message: str) -> None:
+def test_allowing_files_allows_nothing_else(guarded: Store, folder: Path, sql: str, message: str) -> None:
     """URLs, writes, system tables and other functions are still refused."""
     before = sorted(folder.iterdir())
     with pytest.raises((InvalidSQLError, InvalidArgumentError), match=message):

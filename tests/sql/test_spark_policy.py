@@ -119,7 +119,9 @@ def test_a_mapping_only_reads_the_old_state(
     monkeypatch.setenv(SECRET, "s3cret")
     source = session.readStream.schema("k string, v long").parquet(str(counted[0].parent / "input"))
     written = sql.format(folder=tmp_path)
-    [proposal] = ss.propose_mapping(counted[0], lambda: source.groupBy("k").count(), {"op0": written}, mode="complete")
+    [proposal] = ss.Checkpoint(counted[0]).propose_mapping(
+        lambda: source.groupBy("k").count(), mapping={"op0": written}, mode="complete"
+    )
     assert proposal.problem
     assert "s3cret" not in proposal.problem
     assert not (tmp_path / "written").exists()
@@ -153,5 +155,5 @@ def test_an_edit_only_uses_the_row(
     """The fork is not made."""
     monkeypatch.setenv(SECRET, "s3cret")
     with pytest.raises(StreamStateError):
-        ss.fork(counted[0], tmp_path / "fork", edit=edit, spark=session)
+        ss.Checkpoint(counted[0]).fork(tmp_path / "fork", edit=edit, spark=session)
     assert not (tmp_path / "fork").exists()

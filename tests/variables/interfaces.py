@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 import streamstate as ss
+from streamstate.reports import SharedVariable
 from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.variables.columns import with_variables_in_sql
 
@@ -59,9 +60,9 @@ INTERFACES = {
 }
 """Where a variable is read, and whether it can be contributed to there. If not, a function beside it does."""
 
-Variables = Mapping[str, ss.SharedVariable]
+Variables = Mapping[str, SharedVariable]
 Build = Callable[[DataFrame, Variables], DataFrame]
-Step = Callable[[DataFrame, ss.SharedVariable, str], DataFrame]
+Step = Callable[[DataFrame, SharedVariable, str], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Case:
 # Functions of rows: each adds a column with what it saw.
 
 
-def python_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
+def python_udf(stream: DataFrame, total: SharedVariable, name: str) -> DataFrame:
     """A function of a row."""
 
     def seen(_v: int) -> Any:
@@ -98,7 +99,7 @@ def python_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFr
     return stream.withColumn(name, F.udf(seen, "long")("v"))
 
 
-def pandas_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
+def pandas_udf(stream: DataFrame, total: SharedVariable, name: str) -> DataFrame:
     """A function of a pandas series."""
 
     def seen(v: pd.Series) -> pd.Series:
@@ -109,7 +110,7 @@ def pandas_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFr
     return stream.withColumn(name, udf("v"))
 
 
-def arrow_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
+def arrow_udf(stream: DataFrame, total: SharedVariable, name: str) -> DataFrame:
     """A function of an Arrow array."""
 
     def seen(v: pa.Array) -> pa.Array:
@@ -120,7 +121,7 @@ def arrow_udf(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFra
     return stream.withColumn(name, udf("v"))
 
 
-def map_in_pandas(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
+def map_in_pandas(stream: DataFrame, total: SharedVariable, name: str) -> DataFrame:
     """A function of frames."""
 
     def seen(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -131,7 +132,7 @@ def map_in_pandas(stream: DataFrame, total: ss.SharedVariable, name: str) -> Dat
     return stream.mapInPandas(seen, StructType([*stream.schema]).add(name, "long"))
 
 
-def map_in_arrow(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
+def map_in_arrow(stream: DataFrame, total: SharedVariable, name: str) -> DataFrame:
     """A function of record batches."""
 
     def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -142,7 +143,7 @@ def map_in_arrow(stream: DataFrame, total: ss.SharedVariable, name: str) -> Data
     return stream.mapInArrow(seen, StructType([*stream.schema]).add(name, "long"))
 
 
-def contributed(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
+def contributed(stream: DataFrame, total: SharedVariable) -> DataFrame:
     """The stream, whose rows are counted by a function."""
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -153,12 +154,12 @@ def contributed(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
     return stream.mapInArrow(count, stream.schema)
 
 
-def native_column(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
+def native_column(stream: DataFrame, total: SharedVariable, name: str) -> DataFrame:
     """An expression of Spark's own."""
     return contributed(stream, total).withColumn(name, ss.shared_column(total))
 
 
-def in_sql(stream: DataFrame, total: ss.SharedVariable, name: str) -> DataFrame:
+def in_sql(stream: DataFrame, total: SharedVariable, name: str) -> DataFrame:
     """SQL."""
     spark = stream.sparkSession
     contributed(stream, total).createOrReplaceTempView("rows_in_sql")
@@ -200,7 +201,7 @@ def merged(before: Any, rows: int, seen: int) -> tuple[int, int, int]:
     return n + rows, min(least, seen), max(most, seen)
 
 
-def with_group_state(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
+def with_group_state(stream: DataFrame, total: SharedVariable) -> DataFrame:
     """``applyInPandasWithState``."""
 
     def seen(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
@@ -215,7 +216,7 @@ def with_group_state(stream: DataFrame, total: ss.SharedVariable) -> DataFrame:
 class Seeing(StatefulProcessor):
     """A processor that reads and contributes where it handles rows."""
 
-    def __init__(self, total: ss.SharedVariable) -> None:
+    def __init__(self, total: SharedVariable) -> None:
         self.total = total
 
     def init(self, handle: Any) -> None:
@@ -280,7 +281,7 @@ class Half(InputPartition):
 class SeenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Eleven rows an epoch, in two partitions, for two epochs."""
 
-    def __init__(self, total: ss.SharedVariable) -> None:
+    def __init__(self, total: SharedVariable) -> None:
         self.total = total
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's)
@@ -339,7 +340,7 @@ class Written(WriterCommitMessage):
 class SinkWriter(DataSourceStreamWriter):
     """Writes what its tasks see into files."""
 
-    def __init__(self, folder: str, total: ss.SharedVariable) -> None:
+    def __init__(self, folder: str, total: SharedVariable) -> None:
         self.folder, self.total = folder, total
 
     def write(self, iterator: Iterator[Row]) -> Written:

@@ -61,8 +61,8 @@ def step(spark: SparkSession, life: Life) -> None:
     build: Any = partial(frame_of, spark, life, Variables.declared(life), counted=True)
     for number in range(life.steps):
         at = (number + 1) * life.goal // (life.steps + 1) - 3
-        fork = ss.fork(life.checkpoint("a"), f"{life.folder}/fork {at}", at=at)
-        ss.step(partial(build, f"fork {at}"), fork, epochs=3)
+        fork = ss.Checkpoint(life.checkpoint("a")).fork(f"{life.folder}/fork {at}", at=at)
+        fork.step(partial(build, f"fork {at}"), epochs=3)
 
 
 def main() -> None:

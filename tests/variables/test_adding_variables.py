@@ -12,12 +12,13 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.errors import ForkError, QueryError
+from streamstate.reports import History, SharedVariable
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 ROWS = 4
 
 
-def below(stream: DataFrame, limit: ss.SharedVariable | None) -> DataFrame:
+def below(stream: DataFrame, limit: SharedVariable | None) -> DataFrame:
     """A count of the rows of each epoch, of those below a limit if there is one."""
     kept = stream if limit is None else stream.where(F.col("v") < ss.shared_column(limit))
     return kept.groupBy("e").agg(F.count("*").alias("n"))
@@ -25,7 +26,7 @@ def below(stream: DataFrame, limit: ss.SharedVariable | None) -> DataFrame:
 
 def ended(
     frame: DataFrame, folder: Path, name: str, *, checkpoint: Path | str, shared: tuple[str, ...] = ()
-) -> ss.History:
+) -> History:
     """Run a query over all available input."""
     running = ss.start(frame, name, folder / "store", checkpoint=checkpoint, trigger="available-now", shared=shared)
     running.wait(timeout=120)
@@ -33,7 +34,7 @@ def ended(
     return ss.open_store(folder / "store")[name]
 
 
-def counts(history: ss.History) -> dict[int, int]:
+def counts(history: History) -> dict[int, int]:
     """The state of :func:`below`."""
     return {row["e"]: row["count"] for row in history.live().table().to_arrow().to_pylist()}
 
@@ -61,18 +62,18 @@ def test_a_fork_begins_with_variables(tmp_path: Path, add: Callable[[int], Sourc
     frame = below(source.stream(), limit)
     with pytest.raises(QueryError, match="begun without shared variables") as raised:
         ended(frame, tmp_path, "q", checkpoint=checkpoint, shared=("limit",))
-    assert "ss.fork(checkpoint, new_checkpoint, shared=(variable,)), then ss.start(" in str(raised.value)
+    assert "ss.Checkpoint(checkpoint).fork(new_checkpoint, shared=(variable,)), then ss.start(" in str(raised.value)
     assert CheckpointFiles(checkpoint).committed() == [0]
-    fork = ss.fork(checkpoint, tmp_path / "fork", shared=(limit,))
-    history = ended(frame, tmp_path, "limited", checkpoint=fork.checkpoint, shared=("limit",))
+    fork = ss.Checkpoint(checkpoint).fork(tmp_path / "fork", shared=(limit,))
+    history = ended(frame, tmp_path, "limited", checkpoint=fork.path, shared=("limit",))
     assert counts(history) == {0: ROWS, 1: 3}
     limit.set(2)
     add(2)
-    history = ended(frame, tmp_path, "limited", checkpoint=fork.checkpoint, shared=("limit",))
+    history = ended(frame, tmp_path, "limited", checkpoint=fork.path, shared=("limit",))
     assert counts(history) == {0: ROWS, 1: 3, 2: 2}
     assert history.bindings()["variable"].unique().tolist() == ["limit"]
     with pytest.raises(ForkError, match=r"can go on with shared variables as it is: its epochs are bound already"):
-        ss.fork(fork.checkpoint, tmp_path / "again", shared=(limit,))
+        ss.Checkpoint(fork.path).fork(tmp_path / "again", shared=(limit,))
 
 
 @pytest.mark.slow
@@ -115,4 +116,4 @@ def test_a_query_with_named_sources_goes_on_in_place(spark: SparkSession, tmp_pa
     assert counts(history) == {0: ROWS, 1: 3}
     assert set(history.bindings()["epoch"]) == set(history.captured()[1:])
     with pytest.raises(ForkError, match="its sources have names"):
-        ss.fork(checkpoint, tmp_path / "fork", at=0, shared=(limit,))
+        ss.Checkpoint(checkpoint).fork(tmp_path / "fork", at=0, shared=(limit,))

@@ -34,6 +34,7 @@ from streamstate.errors import (
     VariableConflictError,
     VariableError,
 )
+from streamstate.reports import SharedVariable
 from streamstate.snapshots.store.declared_variables import DeclaredVariable, declare
 from streamstate.snapshots.store.layout import Layout
 from streamstate.variables import declaring, version_bytes
@@ -45,7 +46,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def limit(tmp_path: Path) -> ss.SharedVariable:
+def limit(tmp_path: Path) -> SharedVariable:
     """A control variable in the store ``store``."""
     return ss.shared(tmp_path / "store", "limit", "double", init=60.0)
 
@@ -152,7 +153,7 @@ def test_a_merge_that_depends_on_the_order_is_refused(tmp_path: Path, merge: Cal
     )
 
 
-def test_a_variable_is_declared_once(tmp_path: Path, limit: ss.SharedVariable) -> None:
+def test_a_variable_is_declared_once(tmp_path: Path, limit: SharedVariable) -> None:
     """Another declaration is refused with the differences; the same one is the same variable."""
     store = tmp_path / "store"
     for arguments, difference in (
@@ -206,7 +207,7 @@ def test_not_a_number_is_declared_twice(tmp_path: Path) -> None:
     assert first.version == 0
 
 
-def test_an_unknown_variable_is_refused(tmp_path: Path, limit: ss.SharedVariable) -> None:
+def test_an_unknown_variable_is_refused(tmp_path: Path, limit: SharedVariable) -> None:
     """The message names those that there are."""
     store = tmp_path / "store"
     refused(tmp_path, lambda: ss.shared(store, "limt"), UnknownVariableError, "limit")
@@ -347,7 +348,7 @@ def test_a_value_over_the_limit_is_refused(tmp_path: Path) -> None:
     assert (variable.version, variable.get()) == (0, "small")
 
 
-def test_who_sets_second_is_told(tmp_path: Path, limit: ss.SharedVariable) -> None:
+def test_who_sets_second_is_told(tmp_path: Path, limit: SharedVariable) -> None:
     """Of two who have read the same version, one sets; the other hears what it is now, and can set it then."""
     other = ss.shared(tmp_path / "store", "limit")
     assert (limit.get(), other.get()) == (60.0, 60.0)
@@ -365,7 +366,7 @@ def test_who_sets_second_is_told(tmp_path: Path, limit: ss.SharedVariable) -> No
 # Places.
 
 
-def test_a_notebook_adds_nothing(tmp_path: Path, limit: ss.SharedVariable) -> None:
+def test_a_notebook_adds_nothing(tmp_path: Path, limit: SharedVariable) -> None:
     """The message says what to do instead."""
     refused(tmp_path, lambda: limit.add(1), VariableError, r"limit.add\(\) is for operators.*\n.*limit.set\(x\)")
 
@@ -399,7 +400,7 @@ def test_a_transport_that_cannot_be_reached_is_no_default(tmp_path: Path, place:
     assert ss.open_store(tmp_path / "store").variables() == ["limit"]
 
 
-def test_a_version_that_is_gone_is_an_error(tmp_path: Path, limit: ss.SharedVariable) -> None:
+def test_a_version_that_is_gone_is_an_error(tmp_path: Path, limit: SharedVariable) -> None:
     """A transport that was emptied while the variable is in use has no value, not an old or a first one."""
     limit.set(45)
     for path in Path(limit.transport).glob("log/limit-*/*"):
@@ -408,7 +409,7 @@ def test_a_version_that_is_gone_is_an_error(tmp_path: Path, limit: ss.SharedVari
         refused(tmp_path, call, VariableError, r"Version \d of limit is gone: .*\n.*Nothing was read in its place")
 
 
-def test_a_damaged_version_is_an_error(tmp_path: Path, limit: ss.SharedVariable) -> None:
+def test_a_damaged_version_is_an_error(tmp_path: Path, limit: SharedVariable) -> None:
     """The message names the version and its place."""
     limit.set(45)
     [newest] = Path(limit.transport).glob("log/limit-*/*1")
@@ -489,7 +490,7 @@ def started(spark: SparkSession, source: Source) -> Source:
     ],
 )
 def test_a_query_starts_only_with_variables_of_its_store(
-    started: Source, tmp_path: Path, limit: ss.SharedVariable, shared: Any, error: type[StreamStateError], match: str
+    started: Source, tmp_path: Path, limit: SharedVariable, shared: Any, error: type[StreamStateError], match: str
 ) -> None:
     """Unknown names, and what is no name, are refused before anything starts."""
     frame = counts(started)
@@ -497,7 +498,7 @@ def test_a_query_starts_only_with_variables_of_its_store(
 
 
 def test_variables_of_another_store_or_transport_are_refused(
-    started: Source, tmp_path: Path, limit: ss.SharedVariable
+    started: Source, tmp_path: Path, limit: SharedVariable
 ) -> None:
     """A query's variables are in its store, and in one transport."""
     elsewhere = ss.shared(tmp_path / "other", "limit", "double")
@@ -518,7 +519,7 @@ def test_variables_of_another_store_or_transport_are_refused(
         )
 
 
-def reading(source: Source, limit: ss.SharedVariable, call: str = "get") -> Any:
+def reading(source: Source, limit: SharedVariable, call: str = "get") -> Any:
     """A query whose function uses a variable."""
     uses: dict[str, Callable[[], object]] = {
         "get": limit.get,
@@ -531,7 +532,7 @@ def reading(source: Source, limit: ss.SharedVariable, call: str = "get") -> Any:
 
 
 @pytest.mark.parametrize("call", ["get", "add"])
-def test_a_query_without_a_binding_fails(started: Source, tmp_path: Path, limit: ss.SharedVariable, call: str) -> None:
+def test_a_query_without_a_binding_fails(started: Source, tmp_path: Path, limit: SharedVariable, call: str) -> None:
     """An operator never reads a default: a query that was not started with variables fails in its first epoch."""
     with pytest.raises(
         Exception, match=r"belongs to no epoch of a query that was started with shared variables"
@@ -541,7 +542,7 @@ def test_a_query_without_a_binding_fails(started: Source, tmp_path: Path, limit:
 
 
 @pytest.mark.slow
-def test_a_query_with_other_variables_fails(started: Source, tmp_path: Path, limit: ss.SharedVariable) -> None:
+def test_a_query_with_other_variables_fails(started: Source, tmp_path: Path, limit: SharedVariable) -> None:
     """The message says which it was started with, and how to add this one."""
     ss.shared(limit.store, "other", "double")
     running = ss.start(reading(started, limit), "q", limit.store, shared=("other",), trigger="available-now")
@@ -555,7 +556,7 @@ def test_a_query_with_other_variables_fails(started: Source, tmp_path: Path, lim
 
 
 @pytest.mark.slow
-def test_an_operator_sets_nothing(started: Source, limit: ss.SharedVariable) -> None:
+def test_an_operator_sets_nothing(started: Source, limit: SharedVariable) -> None:
     """The message says what to do instead, and the variable is as it was."""
     running = ss.start(reading(started, limit, "set"), "q", limit.store, shared=(limit,), trigger="available-now")
     with pytest.raises(QueryError, match="failed"):
@@ -566,7 +567,7 @@ def test_an_operator_sets_nothing(started: Source, limit: ss.SharedVariable) -> 
     assert (limit.get(), limit.version) == (60.0, 0)
 
 
-def test_a_job_outside_of_a_query_reads_nothing(spark: SparkSession, limit: ss.SharedVariable) -> None:
+def test_a_job_outside_of_a_query_reads_nothing(spark: SparkSession, limit: SharedVariable) -> None:
     """A batch job has no epoch."""
     frame = spark.range(1).select(F.udf(lambda _: limit.get(), "double")("id"))
     with pytest.raises(Exception, match="belongs to no epoch"):
@@ -592,7 +593,7 @@ def test_what_an_operator_adds_is_checked(started: Source, tmp_path: Path, monke
     assert total.version == 0
 
 
-def test_a_column_needs_a_variable_or_a_store(limit: ss.SharedVariable) -> None:
+def test_a_column_needs_a_variable_or_a_store(limit: SharedVariable) -> None:
     """A name alone says not where."""
     with pytest.raises(InvalidArgumentError, match=r"In which store is 'limit'\?\nPass the variable itself"):
         ss.shared_column("limit")
@@ -600,7 +601,7 @@ def test_a_column_needs_a_variable_or_a_store(limit: ss.SharedVariable) -> None:
         ss.shared_column("limt", limit.store)
 
 
-def test_it_cannot_be_listened_to_with_what_is_no_function(limit: ss.SharedVariable) -> None:
+def test_it_cannot_be_listened_to_with_what_is_no_function(limit: SharedVariable) -> None:
     """Nothing is started."""
     for arguments in ({"callback": 5}, {"callback": print, "interval": 0}, {"callback": print, "interval": math.nan}):
         with pytest.raises(InvalidArgumentError, match=r"Invalid (callback|interval)"):

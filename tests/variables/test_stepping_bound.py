@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError
+from streamstate.reports import History, SharedVariable
 from streamstate.snapshots.checkpoint.bindings import binding_in
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
@@ -36,8 +37,8 @@ class Recorded:
 
     source: Source
     folder: Path
-    total: ss.SharedVariable
-    limit: ss.SharedVariable
+    total: SharedVariable
+    limit: SharedVariable
 
     @property
     def checkpoint(self) -> Path:
@@ -45,7 +46,7 @@ class Recorded:
         return self.folder / "checkpoint"
 
     @property
-    def history(self) -> ss.History:
+    def history(self) -> History:
         """The captured query."""
         return ss.open_store(self.folder / "store")["q"]
 
@@ -108,7 +109,7 @@ def seen(spark: SparkSession, checkpoint: Path | str, epoch: int) -> dict[int, l
     return {row.key[0]: [*row.value] for row in reader.select("key", "value").collect()}
 
 
-def inputs_of(history: ss.History) -> list[int]:
+def inputs_of(history: History) -> list[int]:
     """The epochs that read input."""
     manifest = history.epochs()
     return manifest["epoch"][manifest["input_rows"] > 0].tolist()
@@ -125,36 +126,36 @@ def test_the_original_saw_each_version_in_its_epoch(spark: SparkSession, recorde
 def test_a_step_sees_what_the_original_saw(spark: SparkSession, recorded: Recorded, tmp_path: Path) -> None:
     """The states are equal, epoch by epoch, though both variables have changed since."""
     first, *_, last = inputs_of(recorded.history)
-    fork = ss.fork(recorded.checkpoint, tmp_path / "fork", at=first)
-    report = ss.step(recorded.build, fork, epochs=last - first)
+    fork = ss.Checkpoint(recorded.checkpoint).fork(tmp_path / "fork", at=first)
+    report = fork.step(recorded.build, epochs=last - first)
     assert report.epoch == last
     for epoch in range(first, last + 1):
-        assert spark_rows(spark, fork.checkpoint, "op0", epoch) == spark_rows(spark, recorded.checkpoint, "op0", epoch)
+        assert spark_rows(spark, fork.path, "op0", epoch) == spark_rows(spark, recorded.checkpoint, "op0", epoch)
 
 
 @pytest.mark.exhaustive
 def test_a_fork_contributes_to_its_own_branch(spark: SparkSession, recorded: Recorded, tmp_path: Path) -> None:
     """The variable has no version of it. When the fork goes on with new input, it sees its own."""
     before = recorded.total.history()
-    fork = ss.fork(recorded.checkpoint, tmp_path / "fork", at=0)
-    assert ss.step(recorded.build, fork, epochs=50).stopped == "end"
+    fork = ss.Checkpoint(recorded.checkpoint).fork(tmp_path / "fork", at=0)
+    assert fork.step(recorded.build, epochs=50).stopped == "end"
     pd.testing.assert_frame_equal(recorded.total.history(), before)
     more = Source(spark, tmp_path / "more", "e long, v long")
     more.add({"e": [9] * ROWS, "v": [*range(ROWS)]})
     (recorded.source.folder / "99999.parquet").write_bytes((more.folder / "00000.parquet").read_bytes())
     try:
-        report = ss.step(recorded.build, fork, new_input=True, epochs=2)
+        report = fork.step(recorded.build, new_input=True, epochs=2)
     finally:
         (recorded.source.folder / "99999.parquet").unlink()
-    found = seen(spark, fork.checkpoint, report.epoch)
+    found = seen(spark, fork.path, report.epoch)
     assert found[9][:3] == [ROWS, EPOCHS * ROWS, EPOCHS * ROWS]
-    planned = CheckpointFiles(fork.checkpoint).planned(report.epoch)
+    planned = CheckpointFiles(fork.path).planned(report.epoch)
     assert planned is not None
     binding = binding_in(planned.offsets)
     assert binding is not None
     version = binding.versions["total"]
     assert version is not None
-    assert version.branch == CheckpointFiles(fork.checkpoint).query_id
+    assert version.branch == CheckpointFiles(fork.path).query_id
     pd.testing.assert_frame_equal(recorded.total.history(), before)
 
 
@@ -162,14 +163,14 @@ def test_a_step_can_see_another_value(spark: SparkSession, recorded: Recorded, t
     """Only that variable is another, only in these epochs, and the variable itself is not changed."""
     before = recorded.limit.history()
     first, second, third, *_ = inputs_of(recorded.history)
-    fork = ss.fork(recorded.checkpoint, tmp_path / "fork", at=first)
-    ss.step(recorded.build, fork, epochs=second - first, shared={"limit": 10}, store=tmp_path / "store", name="what_if")
-    ss.step(recorded.build, fork, epochs=third - second, store=tmp_path / "store", name="what_if")
-    found = seen(spark, fork.checkpoint, third)
+    fork = ss.Checkpoint(recorded.checkpoint).fork(tmp_path / "fork", at=first)
+    fork.step(recorded.build, epochs=second - first, shared={"limit": 10}, store=tmp_path / "store", name="what_if")
+    fork.step(recorded.build, epochs=third - second, store=tmp_path / "store", name="what_if")
+    found = seen(spark, fork.path, third)
     assert [found[e][1:] for e in (1, 2)] == [[ROWS, ROWS, 10.0, 10.0], [2 * ROWS, 2 * ROWS, 45.0, 45.0]]
     bindings = ss.open_store(tmp_path / "store")["what_if"].bindings()
     branches = bindings[bindings["variable"] == "limit"].set_index("epoch")["branch"]
-    assert branches[second] == CheckpointFiles(fork.checkpoint).query_id
+    assert branches[second] == CheckpointFiles(fork.path).query_id
     assert branches[third] == ""
     pd.testing.assert_frame_equal(recorded.limit.history(), before)
 
@@ -183,10 +184,10 @@ def test_a_step_can_see_another_value(spark: SparkSession, recorded: Recorded, t
 )
 def test_a_value_that_cannot_be_is_refused(recorded: Recorded, tmp_path: Path, shared: Any, match: str) -> None:
     """No epoch runs."""
-    fork = ss.fork(recorded.checkpoint, tmp_path / "fork", at=0)
+    fork = ss.Checkpoint(recorded.checkpoint).fork(tmp_path / "fork", at=0)
     with pytest.raises(InvalidArgumentError, match=match):
-        ss.step(recorded.build, fork, shared=shared)
-    assert CheckpointFiles(fork.checkpoint).committed() == [0]
+        fork.step(recorded.build, shared=shared)
+    assert CheckpointFiles(fork.path).committed() == [0]
 
 
 def test_a_query_without_variables_takes_no_values(
@@ -195,19 +196,19 @@ def test_a_query_without_variables_takes_no_values(
     """The message says that it is bound to none."""
     from stepping import counting
 
-    fork = ss.fork(counted[0], tmp_path / "fork", at=2)
+    fork = ss.Checkpoint(counted[0]).fork(tmp_path / "fork", at=2)
     with pytest.raises(InvalidArgumentError, match="They are bound to: no shared variables"):
-        ss.step(counting(spark, counted[0].parent), fork, shared={"limit": 45})
+        fork.step(counting(spark, counted[0].parent), shared={"limit": 45})
 
 
 @pytest.mark.exhaustive
 def test_a_replay_is_the_same(recorded: Recorded, tmp_path: Path) -> None:
     """With the values of then, no key differs; with another value, the first difference is where it was used."""
     first, second, *_, last = inputs_of(recorded.history)
-    same = ss.replay(recorded.build, recorded.checkpoint, tmp_path / "same", epochs=(first + 1, last))
+    same = ss.Checkpoint(recorded.checkpoint).replay(recorded.build, to=tmp_path / "same", epochs=(first + 1, last))
     assert same.same
-    other = ss.replay(
-        recorded.build, recorded.checkpoint, tmp_path / "other", epochs=(first + 1, last), shared={"limit": 10}
+    other = ss.Checkpoint(recorded.checkpoint).replay(
+        recorded.build, to=tmp_path / "other", epochs=(first + 1, last), shared={"limit": 10}
     )
     assert other.comparison.first is not None
     assert (other.comparison.first.epoch, other.comparison.first.key) == (second, {"e": 1})
@@ -217,7 +218,7 @@ def test_a_replay_is_the_same(recorded: Recorded, tmp_path: Path) -> None:
 def test_an_audit_is_clean(recorded: Recorded) -> None:
     """Reading a version that is bound is no suspect."""
     first, second, *_ = inputs_of(recorded.history)
-    audit = ss.audit(recorded.build, recorded.checkpoint, epochs=(first + 1, second), replays=1)
+    audit = ss.Checkpoint(recorded.checkpoint).audit(recorded.build, epochs=(first + 1, second), replays=1)
     assert audit.clean, audit
     assert [suspect.what for suspect in audit.suspects if "shared" in suspect.what] == []
 
@@ -238,7 +239,7 @@ def test_an_audit_names_what_is_not_bound(spark: SparkSession, tmp_path: Path) -
     running.wait(timeout=120)
     running.stop()
     fresh.set(2.0)
-    audit = ss.audit(build, running.checkpoint, epochs=(1, 1), replays=1)
+    audit = ss.Checkpoint(running.checkpoint).audit(build, epochs=(1, 1), replays=1)
     assert audit.first is not None
     assert (audit.first.recorded, audit.first.replayed) == (1.0, 2.0)
     [suspect] = [suspect for suspect in audit.suspects if suspect.what == "shared variable fresh"]
@@ -253,7 +254,7 @@ def test_purged_offsets_and_dropped_versions_change_nothing(
     """The store keeps each epoch's binding and each version, whatever Spark and the transport have forgotten."""
     first, *_, last = inputs_of(recorded.history)
     bindings = recorded.history.bindings()
-    fork = ss.fork(recorded.checkpoint, tmp_path / "fork", at=first)
+    fork = ss.Checkpoint(recorded.checkpoint).fork(tmp_path / "fork", at=first)
     for variable in (recorded.total, recorded.limit):
         variable.record()
         variable.log.drop(variable.log.head())
@@ -265,18 +266,18 @@ def test_purged_offsets_and_dropped_versions_change_nothing(
         file.rename(hidden / file.name)
     try:
         pd.testing.assert_frame_equal(ss.open_store(recorded.folder / "store")["q"].bindings(), bindings)
-        ss.step(recorded.build, fork, epochs=last - first)
+        fork.step(recorded.build, epochs=last - first)
     finally:
         for file in purged:
             (hidden / file.name).rename(file)
-    assert spark_rows(spark, fork.checkpoint, "op0", last) == spark_rows(spark, recorded.checkpoint, "op0", last)
+    assert spark_rows(spark, fork.path, "op0", last) == spark_rows(spark, recorded.checkpoint, "op0", last)
 
 
 def test_a_query_goes_on_as_a_fork(recorded: Recorded, tmp_path: Path) -> None:
     """A fork that is started adds to its own branch; the original's variables stay."""
     before = recorded.total.history()
-    fork = ss.fork(recorded.checkpoint, tmp_path / "fork", at=inputs_of(recorded.history)[1])
-    recorded.start("forked", fork.checkpoint)
+    fork = ss.Checkpoint(recorded.checkpoint).fork(tmp_path / "fork", at=inputs_of(recorded.history)[1])
+    recorded.start("forked", fork.path)
     pd.testing.assert_frame_equal(recorded.total.history(), before)
     history = ss.open_store(recorded.folder / "store")["forked"]
     found = history.live().table().to_pandas().set_index("e").sort_index()

@@ -23,6 +23,7 @@ from sampling import sampled
 
 import streamstate as ss
 from streamstate.errors import NoResultError
+from streamstate.reports import History, SharedVariable
 from variables.interfaces import BASE, CASES, INTERFACES, ROWS, Case, noted
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "shared_variables.md"
@@ -45,7 +46,7 @@ def test_the_guide_has_each_interface() -> None:
     assert sorted(covered) == sorted(INTERFACES)
 
 
-def seen_in(history: ss.History, case: Case, folder: Path) -> dict[str, dict[int, set[int]]]:
+def seen_in(history: History, case: Case, folder: Path) -> dict[str, dict[int, set[int]]]:
     """What was seen at each interface in each epoch."""
     found: dict[str, dict[int, set[int]]] = {}
     for row in history.live().table().to_arrow().to_pylist():
@@ -99,7 +100,7 @@ def test_each_interface_reads_and_contributes(spark: SparkSession, tmp_path: Pat
 # Operators.
 
 
-def limited(query: Query, limit: ss.SharedVariable) -> Query:
+def limited(query: Query, limit: SharedVariable) -> Query:
     """A query whose rows pass a native filter with a variable and a Python function with it, below its operators."""
 
     def below(v: int | None) -> bool:
@@ -112,19 +113,19 @@ def limited(query: Query, limit: ss.SharedVariable) -> Query:
     return Query(build, query.tables, query.mode, query.conf)
 
 
-def above(limit: ss.SharedVariable) -> Query:
+def above(limit: SharedVariable) -> Query:
     """A query in which a variable is used above its operator."""
     return Query(
         lambda s: s.groupBy("k").agg(F.max("v").alias("most")).where(F.col("most") < ss.shared_column(limit)), ("op0",)
     )
 
 
-def as_is(query: Query) -> Callable[[ss.SharedVariable], Query]:
+def as_is(query: Query) -> Callable[[SharedVariable], Query]:
     """A query with a variable below its operators."""
     return lambda limit: limited(query, limit)
 
 
-OPERATORS: dict[str, tuple[Query, Callable[[ss.SharedVariable], Query]]] = {
+OPERATORS: dict[str, tuple[Query, Callable[[SharedVariable], Query]]] = {
     name: (query, as_is(query))
     for name, query in {
         "aggregation": WINDOWS["tumbling window"],
@@ -145,7 +146,7 @@ def test_the_guide_has_each_kind_of_operator() -> None:
     assert {row[0] for row in table("Operators")} == {*OPERATORS}
 
 
-def started(run: Run, query: Query, shared: tuple[ss.SharedVariable, ...]) -> ss.History:
+def started(run: Run, query: Query, shared: tuple[SharedVariable, ...]) -> History:
     """The history of a query that ran over all input."""
     running = ss.start(
         query.build(run.inputs.stream(run.spark)),
@@ -161,7 +162,7 @@ def started(run: Run, query: Query, shared: tuple[ss.SharedVariable, ...]) -> ss
     return run.history
 
 
-def answers(history: ss.History, query: Query) -> dict[str, Any]:
+def answers(history: History, query: Query) -> dict[str, Any]:
     """What a history says of its newest epochs: results, inputs, and the input behind a change."""
     found: dict[str, Any] = {"captured": history.captured()}
     try:
@@ -204,8 +205,8 @@ def test_each_operator_works_as_without_a_variable(spark: SparkSession, tmp_path
             assert found == expected, (state, epoch)
     assert answers(histories[1], query) == answers(histories[0], query)
     limit.set(0)
-    fork = ss.fork(bound.checkpoint, tmp_path / "fork", at=0)
-    report = ss.step(lambda: with_limit.build(bound.inputs.stream(spark)), fork, mode=query.mode)
+    fork = ss.Checkpoint(bound.checkpoint).fork(tmp_path / "fork", at=0)
+    report = fork.step(lambda: with_limit.build(bound.inputs.stream(spark)), mode=query.mode)
     assert [result.epoch for result in report.epochs] == [1]
     for state in query.tables:
-        assert spark_rows(spark, fork.checkpoint, state, 1) == spark_rows(spark, bound.checkpoint, state, 1)
+        assert spark_rows(spark, fork.path, state, 1) == spark_rows(spark, bound.checkpoint, state, 1)

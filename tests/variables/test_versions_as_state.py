@@ -10,10 +10,11 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import UnknownEpochError
+from streamstate.reports import SharedVariable
 
 
 @pytest.fixture
-def limit(tmp_path: Path) -> ss.SharedVariable:
+def limit(tmp_path: Path) -> SharedVariable:
     """A variable with eleven versions, beside a query."""
     write(tmp_path, [{"a": 1}, {"a": 2}])
     made = ss.shared(tmp_path, "limit", "double", init=0.0)
@@ -23,7 +24,7 @@ def limit(tmp_path: Path) -> ss.SharedVariable:
     return made
 
 
-def test_versions_are_read_as_state(tmp_path: Path, limit: ss.SharedVariable) -> None:
+def test_versions_are_read_as_state(tmp_path: Path, limit: SharedVariable) -> None:
     """In SQL with time travel, as snapshots, as differences and histories, and as a plain Delta table."""
     store = ss.open_store(tmp_path)
     assert store.queries() == ["q"]
@@ -43,14 +44,14 @@ def test_versions_are_read_as_state(tmp_path: Path, limit: ss.SharedVariable) ->
     assert max(log["value"].to_pylist()) == 10.0
 
 
-def test_old_versions_are_dropped_and_others_exported(tmp_path: Path, limit: ss.SharedVariable) -> None:
+def test_old_versions_are_dropped_and_others_exported(tmp_path: Path, limit: SharedVariable) -> None:
     """By the same functions; the newest version stays, and is the variable's value."""
-    ss.export(tmp_path, "shared.limit", tmp_path.parent / "exported", epochs=[3, 10])
+    ss.open_store(tmp_path)["shared.limit"].export(tmp_path.parent / "exported", epochs=[3, 10])
     exported = DeltaTable(tmp_path.parent / "exported")
     assert exported.to_pyarrow_table()["value"].to_pylist() == [10.0]
-    report = ss.keep(tmp_path, "shared.limit", last=2)
+    report = ss.open_store(tmp_path)["shared.limit"].retain(last=2)
     assert (len(report.dropped), report.kept) == (9, 2)
-    ss.compact(tmp_path, "shared.limit")
+    ss.open_store(tmp_path)["shared.limit"].compact()
     assert ss.open_store(tmp_path)["shared.limit"].captured() == [9, 10]
     assert limit.get() == 10.0
     assert limit.set(11) == 11

@@ -9,12 +9,13 @@ import pytest
 from branch_stores import counting
 
 import streamstate as ss
+from streamstate.reports import Store
 from streamstate.widgets import ComparisonView
 from streamstate.widgets.comparison import KEYS, ComparisonDrawing
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ss.Store:
+def store(tmp_path: Path) -> Store:
     """A query, a fork whose counts double from epoch 4 on, and an identical fork."""
     states = {epoch: {f"k{at}": epoch * (at + 1) for at in range(8)} for epoch in range(7)}
     doubled = {epoch: {key: n * (1 + (epoch > 3)) for key, n in states[epoch].items()} for epoch in range(2, 7)}
@@ -31,7 +32,7 @@ def shown(view: ComparisonView) -> ComparisonDrawing:
     return drawn
 
 
-def test_bars_are_the_keys_that_differ(store: ss.Store) -> None:
+def test_bars_are_the_keys_that_differ(store: Store) -> None:
     """Bars count differing keys by epoch and kind, as the comparison does."""
     comparison = store["delays"].compare(store["what_if"])
     drawn = shown(ComparisonView(comparison))
@@ -42,7 +43,7 @@ def test_bars_are_the_keys_that_differ(store: ss.Store) -> None:
     assert bars == differing | {(6, "only there"): 1}
 
 
-def test_keys_are_drawn_in_both_timelines(store: ss.Store) -> None:
+def test_keys_are_drawn_in_both_timelines(store: Store) -> None:
     """The first differing keys are drawn at each epoch where either timeline changed, after the shared start."""
     drawn = shown(ComparisonView(store["delays"].compare(store["what_if"])))
     assert (drawn.column, len(drawn.values)) == ("count", KEYS)
@@ -53,7 +54,7 @@ def test_keys_are_drawn_in_both_timelines(store: ss.Store) -> None:
     assert len(json.dumps(drawn.message())) < 30_000
 
 
-def test_identical_timelines_have_nothing_to_draw(store: ss.Store) -> None:
+def test_identical_timelines_have_nothing_to_draw(store: Store) -> None:
     """The view says that there are no differences."""
     view = ComparisonView(store["delays"].compare(store["again"]))
     drawn = shown(view)
@@ -61,7 +62,7 @@ def test_identical_timelines_have_nothing_to_draw(store: ss.Store) -> None:
     assert "No key differs" in repr(view)
 
 
-def test_the_static_form_has_pictures_and_no_scripts(store: ss.Store) -> None:
+def test_the_static_form_has_pictures_and_no_scripts(store: Store) -> None:
     """The static form is small, and each picture has a label."""
     bundle, _ = ComparisonView(store["delays"].compare(store["what_if"]))._repr_mimebundle_()
     html = bundle["text/html"]
@@ -70,7 +71,7 @@ def test_the_static_form_has_pictures_and_no_scripts(store: ss.Store) -> None:
     assert len(html) < 200_000
 
 
-def test_invalid_comparison_actions_change_nothing(store: ss.Store) -> None:
+def test_invalid_comparison_actions_change_nothing(store: Store) -> None:
     """Tables and columns that the page does not offer are ignored."""
     view = ComparisonView(store["delays"].compare(store["what_if"]))
     for action, value in (("table", "nobody"), ("column", "nobody"), ("explode", 1), ("column", None)):

@@ -13,6 +13,7 @@ import pytest
 from debug_sessions import FakeSession, original
 
 import streamstate as ss
+from streamstate.reports import DebugSession
 from streamstate.widgets import Debugger
 from streamstate.widgets.debugger.drawing import DebuggerDrawing
 from streamstate.widgets.debugger.model import DebuggerModel
@@ -38,7 +39,7 @@ class DebuggerUser:
 
     def __init__(self, session: FakeSession) -> None:
         self.session = session
-        self.debugger = Debugger(cast("ss.DebugSession", session))
+        self.debugger = Debugger(cast("DebugSession", session))
         assert isinstance(self.debugger.model, DebuggerModel)
         self.model = self.debugger.model
 

@@ -11,6 +11,7 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.command_line import main
+from streamstate.reports import History
 from streamstate.state_inspect.expiry_times import expiry, expiry_columns
 from streamstate.state_inspect.values import timestamp
 from streamstate.widgets.browser.actions import BrowserSelection
@@ -28,7 +29,7 @@ STATES: list[dict[str, int] | None] = [{"a": MILLISECONDS, "b": NEVER}, {"a": MI
 
 
 @pytest.fixture(scope="module")
-def timeouts(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def timeouts(tmp_path_factory: pytest.TempPathFactory) -> History:
     """The state of an ``applyInPandasWithState``, and beside it that of an aggregation with such a column."""
     folder = tmp_path_factory.mktemp("timeouts")
     facts = [{"watermark": DUE - timedelta(minutes=5)}] * 2
@@ -37,7 +38,7 @@ def timeouts(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
     return ss.open_store(folder)["q"]
 
 
-def test_only_spark_s_own_columns_are_times(timeouts: ss.History) -> None:
+def test_only_spark_s_own_columns_are_times(timeouts: History) -> None:
     """A column of the same name that a user has made stays a number."""
     assert expiry_columns(timeouts.recorded, "op0") == {"timeoutTimestamp"}
     sums = ss.open_store(Path(timeouts.recorded.layout.root))["sums"]
@@ -45,7 +46,7 @@ def test_only_spark_s_own_columns_are_times(timeouts: ss.History) -> None:
     assert [expiry(value) for value in (MILLISECONDS, NEVER, None)] == [DUE, "never", None]
 
 
-def test_the_browser_shows_times_beside_the_watermark(timeouts: ss.History) -> None:
+def test_the_browser_shows_times_beside_the_watermark(timeouts: History) -> None:
     """Also in what a cell was, and in the history of a key."""
     drawing = BrowserModel(timeouts).view(BrowserSelection(key={"key": "a"}))
     first, second = drawing.page.rows
@@ -59,7 +60,7 @@ def test_the_browser_shows_times_beside_the_watermark(timeouts: ss.History) -> N
     ]  # fmt: skip
 
 
-def test_a_diff_says_by_how_much_time_they_moved(timeouts: ss.History) -> None:
+def test_a_diff_says_by_how_much_time_they_moved(timeouts: History) -> None:
     """Not by how many milliseconds."""
     [row] = DiffModel(timeouts).view(DiffSelection(0, 1)).page.rows
     value = row.values[0]
@@ -68,7 +69,7 @@ def test_a_diff_says_by_how_much_time_they_moved(timeouts: ss.History) -> None:
     assert value.was.whole == timestamp(DUE)
 
 
-def test_a_key_s_history_draws_them_as_times(timeouts: ss.History) -> None:
+def test_a_key_s_history_draws_them_as_times(timeouts: History) -> None:
     """On an axis of time."""
     message = KeyHistoryModel(timeouts).drawing(KeySelection("op0", {"key": "a"})).message
     assert timestamp(DUE) in str(message["page"])
@@ -76,7 +77,7 @@ def test_a_key_s_history_draws_them_as_times(timeouts: ss.History) -> None:
 
 
 def test_the_command_line_prints_times_and_in_json_what_is_stored(
-    timeouts: ss.History, capsys: pytest.CaptureFixture[str]
+    timeouts: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Text is for people, JSON for programs."""
 
@@ -98,6 +99,6 @@ def test_the_command_line_prints_times_and_in_json_what_is_stored(
         lambda history: history.diff(0, 1).to_pandas().rename(columns={"timeoutTimestamp_new": "timeoutTimestamp"}),
     ],
 )
-def test_data_are_as_stored(timeouts: ss.History, read: Callable) -> None:  # type: ignore[type-arg]
+def test_data_are_as_stored(timeouts: History, read: Callable) -> None:  # type: ignore[type-arg]
     """Columns are Spark's."""
     assert read(timeouts)["timeoutTimestamp"].iloc[-1] in (NEVER, MILLISECONDS + 60_000)

@@ -18,6 +18,7 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownEpochError
+from streamstate.reports import History, Store
 from streamstate.widgets import DiffView, KeyHistoryView, QueryDashboard, StateBrowser, Timeline
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.model import BrowserModel
@@ -42,7 +43,7 @@ class BrowserWithPlot(BrowserModel):
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """``delays`` with forty epochs and a gap, and ``hostile``."""
     path = tmp_path_factory.mktemp("saved") / "store"
     flights(path, epochs=40, gap=4)
@@ -54,7 +55,7 @@ LONG, GAP = 5_000, 1_234
 
 
 @pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
+def long(tmp_path_factory: pytest.TempPathFactory) -> History:
     """A query with 5,000 epochs, of which one is a gap."""
     path = tmp_path_factory.mktemp("long") / "store"
     states = [{f"k{key}": epoch - epoch % (key + 2) for key in range(20)} for epoch in range(LONG)]
@@ -62,7 +63,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> ss.History:
     return ss.open_store(path)["q"]
 
 
-VIEWS: dict[str, Callable[[ss.History], View[Any]]] = {
+VIEWS: dict[str, Callable[[History], View[Any]]] = {
     "timeline": Timeline,
     "browser": lambda history: StateBrowser(history, epoch=777),
     "diff": lambda history: DiffView(history, 700, 777),
@@ -91,7 +92,7 @@ def moved(tokens: list[int], patch: dict[str, int]) -> list[int]:
 
 
 @pytest.mark.slow
-def test_each_saved_epoch_matches_the_view(store: ss.Store, tmp_path: Path) -> None:
+def test_each_saved_epoch_matches_the_view(store: Store, tmp_path: Path) -> None:
     """Selecting an epoch in the file shows the rows that the kernel would have drawn."""
     report = StateBrowser(store["delays"]).save(tmp_path / "delays.html")
     album = saved_data(report.path)["album"]
@@ -104,7 +105,7 @@ def test_each_saved_epoch_matches_the_view(store: ss.Store, tmp_path: Path) -> N
         assert message["captured"] == [[0, 3], [5, 39]]
 
 
-def test_a_saved_action_matches_the_view(store: ss.Store, tmp_path: Path) -> None:
+def test_a_saved_action_matches_the_view(store: Store, tmp_path: Path) -> None:
     """Sorting, paging, showing changes and opening a key's history work at another epoch."""
     album = saved_data(StateBrowser(store["delays"]).save(tmp_path / "d.html", epochs=[6, 7]).path)["album"]
     at = moved(album["first"], album["everywhere"]["epoch 6"])
@@ -122,7 +123,7 @@ def test_a_saved_action_matches_the_view(store: ss.Store, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_file_stays_within_its_budget_and_says_what_it_lacks(store: ss.Store, tmp_path: Path) -> None:
+def test_the_file_stays_within_its_budget_and_says_what_it_lacks(store: Store, tmp_path: Path) -> None:
     """A smaller budget keeps fewer, evenly spaced epochs, including the newest and the selected one."""
     sizes = []
     for budget in (100_000, 140_000, 800_000):
@@ -136,14 +137,14 @@ def test_the_file_stays_within_its_budget_and_says_what_it_lacks(store: ss.Store
     assert sizes[0] < 39 <= sizes[-1]
 
 
-def test_a_budget_that_is_too_small_is_rejected(store: ss.Store, tmp_path: Path) -> None:
+def test_a_budget_that_is_too_small_is_rejected(store: Store, tmp_path: Path) -> None:
     """The error gives the minimum, and no file is written."""
     with pytest.raises(InvalidArgumentError, match="expected at least about"):
         StateBrowser(store["delays"]).save(tmp_path / "small.html", budget=10_000)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_replaced_only_on_demand(store: ss.Store, tmp_path: Path) -> None:
+def test_a_file_is_replaced_only_on_demand(store: Store, tmp_path: Path) -> None:
     """A file is not overwritten by default, and its folder has to exist."""
     browser = StateBrowser(store["hostile"])
     browser.save(tmp_path / "a.html")
@@ -155,14 +156,14 @@ def test_a_file_is_replaced_only_on_demand(store: ss.Store, tmp_path: Path) -> N
     assert [file.name for file in tmp_path.iterdir()] == ["a.html"]
 
 
-def test_unknown_epochs_are_rejected(store: ss.Store, tmp_path: Path) -> None:
+def test_unknown_epochs_are_rejected(store: Store, tmp_path: Path) -> None:
     """The error names them and lists the epochs that exist."""
     with pytest.raises(UnknownEpochError, match=r"\[4\].*\n.*0–3, 5–39"):
         StateBrowser(store["delays"]).save(tmp_path / "a.html", epochs=[3, 4])
 
 
 @pytest.mark.slow
-def test_saving_draws_a_limited_number_of_actions(store: ss.Store, tmp_path: Path) -> None:
+def test_saving_draws_a_limited_number_of_actions(store: Store, tmp_path: Path) -> None:
     """With many epochs, only the actions at the opening epoch are all drawn; the report says what is left out."""
     report = StateBrowser(store["delays"], epoch=20).save(tmp_path / "a.html")
     assert report.drawings <= MORE + len(report.epochs) + 1
@@ -175,7 +176,7 @@ def test_saving_draws_a_limited_number_of_actions(store: ss.Store, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_progress_is_reported(store: ss.Store, tmp_path: Path) -> None:
+def test_progress_is_reported(store: Store, tmp_path: Path) -> None:
     """Progress goes from 0 to 1."""
     steps: list[tuple[str, float | None]] = []
     StateBrowser(store["delays"]).save(tmp_path / "a.html", progress=lambda *step: steps.append(step))
@@ -183,7 +184,7 @@ def test_progress_is_reported(store: ss.Store, tmp_path: Path) -> None:
     assert all(share is not None and 0 <= share <= 1 for _, share in steps)
 
 
-def test_values_cannot_escape_the_data_element(store: ss.Store, tmp_path: Path) -> None:
+def test_values_cannot_escape_the_data_element(store: Store, tmp_path: Path) -> None:
     """State that contains HTML and script stays data in the file."""
     report = StateBrowser(store["hostile"]).save(tmp_path / "hostile.html")
     assert HOSTILE not in report.path.read_text()
@@ -203,7 +204,7 @@ def test_encoded_json_can_be_embedded_in_a_script(value: Any) -> None:
 
 
 @pytest.mark.slow
-def test_plots_are_live_if_their_library_fits(store: ss.Store, tmp_path: Path) -> None:
+def test_plots_are_live_if_their_library_fits(store: Store, tmp_path: Path) -> None:
     """Otherwise they are static pictures, and the file says so."""
     model = BrowserWithPlot(store["delays"])
     live = save(model, BrowserSelection(), tmp_path / "alive.html", epochs=[1, 2])
@@ -220,7 +221,7 @@ def test_plots_are_live_if_their_library_fits(store: ss.Store, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sampled(VIEWS, 1))
 def test_a_long_history_takes_a_bounded_number_of_drawings(
-    long: ss.History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    long: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Of thousands of epochs, a hundred are saved, with the selected one and those beside a gap; the file says so."""
     view = VIEWS[kind](long)
@@ -245,7 +246,7 @@ def test_a_long_history_takes_a_bounded_number_of_drawings(
     assert any("at gaps, restarts and forks" in note for note in report.left_out)
 
 
-def test_the_epochs_of_a_saved_difference_can_be_chosen(store: ss.Store, tmp_path: Path) -> None:
+def test_the_epochs_of_a_saved_difference_can_be_chosen(store: Store, tmp_path: Path) -> None:
     """It opens at the two epochs that were shown, and the later one moves."""
     data = saved_data(DiffView(store["delays"], 10, 12).save(tmp_path / "a.html").path)
     album = data["album"]
@@ -254,7 +255,7 @@ def test_the_epochs_of_a_saved_difference_can_be_chosen(store: ss.Store, tmp_pat
     assert [side["epoch"] for side in shown(album, after)["sides"]] == [10, 30]
 
 
-def test_a_saved_difference_without_movers_does_not_search_each_column(store: ss.Store) -> None:
+def test_a_saved_difference_without_movers_does_not_search_each_column(store: Store) -> None:
     """One query finds the columns that moved."""
     with store["delays"].diff(10, 10).held() as rows:
         assert rows.moved() == set()
@@ -264,7 +265,7 @@ def test_a_saved_difference_without_movers_does_not_search_each_column(store: ss
         assert rows.moved() == {at for at in deltas if (page.iloc[:, at].fillna(0) != 0).any()}
 
 
-def test_pages_of_a_saved_key_history_can_be_turned(long: ss.History, tmp_path: Path) -> None:
+def test_pages_of_a_saved_key_history_can_be_turned(long: History, tmp_path: Path) -> None:
     """Its plots show all epochs, so that there are no epochs to choose."""
     album = saved_data(KeyHistoryView(long, "op0", {"key": "k1"}).save(tmp_path / "a.html").path)["album"]
     actions = album["entries"][",".join(map(str, album["first"]))]["actions"]
@@ -273,7 +274,7 @@ def test_pages_of_a_saved_key_history_can_be_turned(long: ss.History, tmp_path: 
 
 
 @pytest.mark.slow
-def test_an_interrupt_leaves_the_file_as_it_was(store: ss.Store, tmp_path: Path) -> None:
+def test_an_interrupt_leaves_the_file_as_it_was(store: Store, tmp_path: Path) -> None:
     """No part of a file is left, and the view can be saved again."""
 
     def interrupt(_message: str, share: float | None) -> None:
@@ -292,7 +293,7 @@ def test_an_interrupt_leaves_the_file_as_it_was(store: ss.Store, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_saving_shows_its_progress(store: ss.Store, tmp_path: Path) -> None:
+def test_saving_shows_its_progress(store: Store, tmp_path: Path) -> None:
     """The messages name the epochs that are drawn."""
     lines: list[str] = []
     StateBrowser(store["delays"]).save(tmp_path / "a.html", progress=lambda line, _share: lines.append(line))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from served_viewer import Tab, Visitor
 
-import streamstate as ss
+from streamstate.reports import Store
 from streamstate.widgets.address_fields import LONGEST, address_parts, restored
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.diffs.actions import DiffSelection
@@ -82,7 +82,7 @@ def test_an_address_restores_a_difference(visitor: Visitor) -> None:
         assert {row["mark"] for row in seen["page"]["rows"]} == {"+"}
 
 
-def test_another_section_begins_with_its_own_choices(store: ss.Store) -> None:
+def test_another_section_begins_with_its_own_choices(store: Store) -> None:
     """A page number of the browser is none of the timeline's; the epoch stays."""
     at = Address("delays", "browser", epoch=3, view={"page": "2", "where": "flights > 3"})
     sections = PageModel(Catalogue(store, Statements(store))).drawing(at).message["sections"]

@@ -16,6 +16,7 @@ from browser.stores import flights
 from served_viewer import Tab, Visitor
 
 import streamstate as ss
+from streamstate.reports import Store
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
 from streamstate.widgets.page import serve, statement_worker, statements
 from streamstate.widgets.page.address import Address
@@ -46,7 +47,7 @@ MOST = 2_500_000_000
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with the query ``delays``."""
     path = tmp_path_factory.mktemp("stated") / "store"
     flights(path)
@@ -54,14 +55,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ss.Store:
 
 
 @pytest.fixture(scope="module")
-def running(store: ss.Store) -> Iterator[Statements]:
+def running(store: Store) -> Iterator[Statements]:
     """What runs statements over the store."""
     running = Statements(store)
     yield running
     running.close()
 
 
-def test_a_statement_has_the_rows_of_the_store(running: Statements, store: ss.Store) -> None:
+def test_a_statement_has_the_rows_of_the_store(running: Statements, store: Store) -> None:
     """Past epochs too, with two columns of one name; the answer says which epochs were read."""
     text = "SELECT carrier, count(*) AS n, sum(flights) AS n FROM delays VERSION AS OF 2 GROUP BY carrier ORDER BY 1"
     found = running.run(text)
@@ -146,7 +147,7 @@ def test_a_newer_request_ends_a_statement(running: Statements) -> None:
     assert running.run("SELECT 2 AS two")["columns"] == ["two"]
 
 
-def test_only_some_statements_run_at_once(store: ss.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_some_statements_run_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that finds no process in time says so."""
     monkeypatch.setattr(statements, "_WAIT", 0.05)
     busy = Statements(store)
@@ -158,7 +159,7 @@ def test_only_some_statements_run_at_once(store: ss.Store, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_closing_leaves_no_process_and_no_file(store: ss.Store) -> None:
+def test_closing_leaves_no_process_and_no_file(store: Store) -> None:
     """Also if a statement was killed."""
     before = {child.pid for child in psutil.Process().children()}
     closing = Statements(store)
@@ -184,7 +185,7 @@ def test_a_store_that_is_gone_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def visitor(store: ss.Store) -> Iterator[Visitor]:
+def visitor(store: Store) -> Iterator[Visitor]:
     """A viewer of the served store."""
     with serve(store) as server:
         yield Visitor(server)

@@ -11,6 +11,7 @@ from browser.stores import HOSTILE, Written, flights, more_flights
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownTableError
+from streamstate.reports import Store
 from streamstate.snapshots.spark.plan_graph import PlanGraph, PlanNode
 from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.widgets import Focus, QueryDashboard
@@ -24,7 +25,7 @@ from streamstate.widgets.dashboard.watcher import QuerySample
 
 
 @pytest.fixture(scope="module")
-def opened_store(stored: Path) -> ss.Store:
+def opened_store(stored: Path) -> Store:
     """The store that the browser tests use."""
     return ss.open_store(stored)
 
@@ -47,7 +48,7 @@ def shown(dashboard: QueryDashboard) -> DashboardDrawing:
     return model.view(dashboard.selection)
 
 
-def test_heavy_keys_and_partitions_match_the_history(opened_store: ss.Store) -> None:
+def test_heavy_keys_and_partitions_match_the_history(opened_store: Store) -> None:
     """They equal ``heavy_keys`` and ``skew`` over the stated window."""
     delays = opened_store["delays"]
     spread = shown(QueryDashboard(delays)).spread
@@ -123,7 +124,7 @@ def test_inputs_are_drawn_above_their_consumer() -> None:
     assert (boxes[1].bytes, boxes[3].time, boxes[1].feeds) == ("2.0 kB shuffled", "1.5 s", "Join")
 
 
-def test_a_click_refers_to_keys_by_number_only(opened_store: ss.Store) -> None:
+def test_a_click_refers_to_keys_by_number_only(opened_store: Store) -> None:
     """It sets the table and key of linked views; invalid numbers are ignored."""
     model = QueryDashboard(opened_store["delays"]).model
     drawing = model.drawing(DashboardSelection())
@@ -154,7 +155,7 @@ def test_only_a_new_epoch_triggers_a_drawing(tmp_path: Path) -> None:
     assert after.spread.epoch in (2, 3)
 
 
-def test_every_form_escapes_and_stays_small(opened_store: ss.Store) -> None:
+def test_every_form_escapes_and_stays_small(opened_store: Store) -> None:
     """No form contains script or markup from the state, and the message size is bounded."""
     dashboard = QueryDashboard(opened_store["hostile"], table="op0")
     data, metadata = dashboard._repr_mimebundle_()
@@ -175,7 +176,7 @@ def test_a_dashboard_without_epochs_says_so(tmp_path: Path) -> None:
     assert "no epoch captured yet" in dashboard._repr_mimebundle_()[0]["text/html"]
 
 
-def test_invalid_dashboard_arguments_are_rejected(opened_store: ss.Store) -> None:
+def test_invalid_dashboard_arguments_are_rejected(opened_store: Store) -> None:
     """The error is raised before anything is shown, and says what is expected."""
     with pytest.raises(UnknownTableError, match="op0"):
         QueryDashboard(opened_store["delays"], table="op7")

@@ -82,7 +82,7 @@ def test_a_query_is_shown_while_it_runs_and_when_it_fails(
             raise ValueError("no room for <b>more</b>")
 
     query = start(counts(fed), tmp_path, sink)
-    capture = ss.follow(query, tmp_path / "store", "counts", spark=spark)
+    capture = ss.Checkpoint(query).follow(tmp_path / "store", "counts", spark=spark)
     capture.wait(1, timeout=300)
     dashboard = QueryDashboard(ss.open_store(tmp_path / "store")["counts"], QueryHandle(query, capture))
     watched.append(dashboard)
@@ -120,7 +120,7 @@ def test_a_stopped_query_shows_no_error_and_goes_on_when_it_is_started_again(
         frame.write.format("noop").mode("append").save()
 
     query = start(counts(fed), tmp_path, sink)
-    capture = ss.follow(query, tmp_path / "store", "counts", spark=spark)
+    capture = ss.Checkpoint(query).follow(tmp_path / "store", "counts", spark=spark)
     capture.wait(1, timeout=300)
     query.stop()
     capture.stop()

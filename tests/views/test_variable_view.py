@@ -12,6 +12,7 @@ from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, VariableConflictError
+from streamstate.reports import History, SharedVariable
 from streamstate.snapshots.checkpoint.bindings import Version
 from streamstate.variables.notifications import Change
 from streamstate.widgets import Timeline, VariableSlider, VariableView
@@ -23,13 +24,13 @@ from streamstate.widgets.timeline.model import TimelineModel
 
 
 @pytest.fixture
-def limit(tmp_path: Path) -> ss.SharedVariable:
+def limit(tmp_path: Path) -> SharedVariable:
     """A control variable."""
     return ss.shared(tmp_path / "store", "limit", "double", init=60.0)
 
 
 @pytest.fixture
-def query(limit: ss.SharedVariable, tmp_path: Path) -> BoundQuery:
+def query(limit: SharedVariable, tmp_path: Path) -> BoundQuery:
     """A query whose epochs 0 to 5 saw 60, then 45 from epoch 3 on."""
     query = BoundQuery(tmp_path / "store")
     for epoch in range(6):
@@ -39,7 +40,7 @@ def query(limit: ss.SharedVariable, tmp_path: Path) -> BoundQuery:
     return query
 
 
-def shown(variable: ss.SharedVariable | ss.History, **arguments: Any) -> ChartsAndWords:
+def shown(variable: SharedVariable | History, **arguments: Any) -> ChartsAndWords:
     """The view's drawing."""
     view = VariableView(variable, **arguments)
     drawn = view.model.drawing(view.selection).kept
@@ -52,12 +53,12 @@ def points(drawn: ChartsAndWords, chart: int = 0) -> list[tuple[Any, Any]]:
     return [(row["from"], row["y"]) for row in drawn.charts[chart].rows if row.get("dot") is not None]
 
 
-def timeline(history: ss.History) -> TimelineDrawing:
+def timeline(history: History) -> TimelineDrawing:
     """The timeline's drawing."""
     return TimelineModel(history).view(TimelineSelection())
 
 
-def test_a_number_is_drawn_by_version(limit: ss.SharedVariable) -> None:
+def test_a_number_is_drawn_by_version(limit: SharedVariable) -> None:
     """The words name the newest version and who set it; the plot has a step for each version."""
     for value in (45.0, 30.0):
         limit.set(value)
@@ -68,9 +69,7 @@ def test_a_number_is_drawn_by_version(limit: ss.SharedVariable) -> None:
     assert drawn.charts[0].label == "limit, by version"
 
 
-def test_beside_a_query_a_number_is_drawn_by_the_epochs_that_saw_it(
-    limit: ss.SharedVariable, query: BoundQuery
-) -> None:
+def test_beside_a_query_a_number_is_drawn_by_the_epochs_that_saw_it(limit: SharedVariable, query: BoundQuery) -> None:
     """The state rows of the same epochs stand below; the words say from which epoch on it held."""
     drawn = shown(limit, query=query.history)
     assert points(drawn) == [(0, 60.0), (3, 45.0)]
@@ -84,7 +83,7 @@ def test_beside_a_query_a_number_is_drawn_by_the_epochs_that_saw_it(
     assert "delays has not seen it yet: its newest captured epoch, 5, saw version 1." in waiting.sentences
 
 
-def test_a_new_version_changes_only_data(limit: ss.SharedVariable, query: BoundQuery) -> None:
+def test_a_new_version_changes_only_data(limit: SharedVariable, query: BoundQuery) -> None:
     """A page draws a plot anew only if its specification differs; without a new version there is nothing to draw."""
     model = VariableView(limit, query=query.history).model
     before, newest = model.drawing(NoSelection()).message, model.newest()
@@ -166,7 +165,7 @@ def test_other_values_are_text(tmp_path: Path) -> None:
     assert not empty.charts
 
 
-def test_a_history_shows_what_the_store_has(limit: ss.SharedVariable, query: BoundQuery) -> None:
+def test_a_history_shows_what_the_store_has(limit: SharedVariable, query: BoundQuery) -> None:
     """Without the variable itself, such as on another machine; a query's history is no variable."""
     store = ss.open_store(limit.store)
     assert points(shown(store["shared.limit"])) == [(0, 60.0), (1, 45.0)]
@@ -178,14 +177,14 @@ def test_a_history_shows_what_the_store_has(limit: ss.SharedVariable, query: Bou
         VariableView(limit, query=QUERY)  # type: ignore[arg-type]
 
 
-def test_the_still_form_has_pictures_without_scripts(limit: ss.SharedVariable, query: BoundQuery) -> None:
+def test_the_still_form_has_pictures_without_scripts(limit: SharedVariable, query: BoundQuery) -> None:
     """Each picture is labelled."""
     html = VariableView(limit, query=query.history)._repr_mimebundle_()[0]["text/html"]
     assert html.count('role="img" aria-label="') == html.count("<svg") == 2
     assert "<script" not in html
 
 
-def test_a_timeline_marks_the_epochs_from_which_a_set_version_held(limit: ss.SharedVariable, query: BoundQuery) -> None:
+def test_a_timeline_marks_the_epochs_from_which_a_set_version_held(limit: SharedVariable, query: BoundQuery) -> None:
     """Not those from which a merged one did, nor the first value; a gap delays the mark to the next captured epoch."""
     query.gap()
     limit.set(30.0)
@@ -218,7 +217,7 @@ def test_a_timeline_has_no_marks_for_merges_and_forks_own_versions(tmp_path: Pat
     assert not timeline(own.history).marks.variables
 
 
-def test_a_timeline_waits_for_versions_that_the_store_lacks(limit: ss.SharedVariable, query: BoundQuery) -> None:
+def test_a_timeline_waits_for_versions_that_the_store_lacks(limit: SharedVariable, query: BoundQuery) -> None:
     """An epoch may be captured before the version that it saw is recorded; the mark comes with that."""
     limit.log.set(15.0, "ana", None)  # not recorded yet
     query.epoch(limit)
@@ -230,11 +229,11 @@ def test_a_timeline_waits_for_versions_that_the_store_lacks(limit: ss.SharedVari
     assert [mark.text for mark in model.view(TimelineSelection()).marks.variables] == ["limit = 45", "limit = 15"]
 
 
-def test_a_timeline_starts_over_after_retention(limit: ss.SharedVariable, query: BoundQuery) -> None:
+def test_a_timeline_starts_over_after_retention(limit: SharedVariable, query: BoundQuery) -> None:
     """Marks of epochs that were dropped are not kept."""
     model = TimelineModel(query.history)
     assert [mark.epoch for mark in model.view(TimelineSelection()).marks.variables] == [3]
-    ss.keep(limit.store, QUERY, last=2)
+    ss.open_store(limit.store)[QUERY].retain(last=2)
     assert [mark.epoch for mark in model.view(TimelineSelection()).marks.variables] == [4]
 
 
@@ -258,7 +257,7 @@ def move(slider: VariableSlider, to: object) -> None:
     slider.model.acted(slider.selection, "set", to, None)
 
 
-def test_a_slider_sets_the_variable(limit: ss.SharedVariable, query: BoundQuery) -> None:
+def test_a_slider_sets_the_variable(limit: SharedVariable, query: BoundQuery) -> None:
     """What a person chooses is a version; the words say which, by whom, and which epoch saw it first."""
     slider = VariableSlider(limit, 0, 120, query=query.history)
     assert (slider.value, place(slider)) == (45.0, 45.0)
@@ -275,7 +274,7 @@ def test_a_slider_sets_the_variable(limit: ss.SharedVariable, query: BoundQuery)
     limit.set(10.0)  # no conflict: the slider is the notebook's own
 
 
-def test_a_slider_follows_what_is_set_elsewhere(limit: ss.SharedVariable) -> None:
+def test_a_slider_follows_what_is_set_elsewhere(limit: SharedVariable) -> None:
     """And sets nothing by itself, also if the value is beyond its ends."""
     slider = VariableSlider(limit, 0, 120)
     before = slider.model.newest()
@@ -286,7 +285,7 @@ def test_a_slider_follows_what_is_set_elsewhere(limit: ss.SharedVariable) -> Non
     assert (limit.get(), limit.version) == (500.0, 1)
 
 
-def test_a_slider_says_that_another_was_faster(limit: ss.SharedVariable) -> None:
+def test_a_slider_says_that_another_was_faster(limit: SharedVariable) -> None:
     """Nothing is set, the slider moves to the newest value, and the next choice is set."""
     slider = VariableSlider(limit, 0, 120)
     assert place(slider) == 60.0
@@ -313,14 +312,14 @@ def test_a_sliders_words_are_escaped_and_errors_are_words(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("sent", [float("nan"), 121, -1, "9", None, True, [1], 10**400])
-def test_a_page_can_set_only_numbers_between_the_ends(limit: ss.SharedVariable, sent: object) -> None:
+def test_a_page_can_set_only_numbers_between_the_ends(limit: SharedVariable, sent: object) -> None:
     """Anything else is ignored."""
     slider = VariableSlider(limit, 0, 120)
     move(slider, sent)
     assert (limit.get(), limit.version) == (60.0, 0)
 
 
-def test_a_saved_notebook_shows_where_the_slider_was(limit: ss.SharedVariable) -> None:
+def test_a_saved_notebook_shows_where_the_slider_was(limit: SharedVariable) -> None:
     """In words and as a bar; it needs no widget, whose state a notebook does not keep."""
     bundle, _ = VariableSlider(limit, 0, 120)._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html"}
@@ -345,7 +344,7 @@ def test_what_no_slider_can_set_is_refused(tmp_path: Path, type_: str, ends: Any
         VariableSlider(ss.shared(tmp_path / "store", "it", type_), *ends)
 
 
-def test_a_change_is_heard_while_a_slider_moves(limit: ss.SharedVariable) -> None:
+def test_a_change_is_heard_while_a_slider_moves(limit: SharedVariable) -> None:
     """A slider's versions are versions like any other."""
     heard: list[Change] = []
     subscription = limit.on_change(heard.append, interval=0.02)
@@ -362,7 +361,7 @@ def test_objects_show_their_views() -> None:
     assert ("streamstate.variables.shared_variable", "SharedVariable") in _VIEWS
 
 
-def test_a_variables_history_shows_the_view_of_the_variable(limit: ss.SharedVariable, query: BoundQuery) -> None:
+def test_a_variables_history_shows_the_view_of_the_variable(limit: SharedVariable, query: BoundQuery) -> None:
     """And a query's its timeline."""
     from streamstate import widgets
     from streamstate.extension import _VIEWS
@@ -373,7 +372,7 @@ def test_a_variables_history_shows_the_view_of_the_variable(limit: ss.SharedVari
 
 
 def test_the_magic_shows_a_slider_of_the_notebooks_own_variable(
-    bare_shell: Shell, limit: ss.SharedVariable, query: BoundQuery
+    bare_shell: Shell, limit: SharedVariable, query: BoundQuery
 ) -> None:
     """What it or the magic sets is no conflict with setting it in a cell; another notebook's value still is."""
     bare_shell.names["limit"] = limit

@@ -17,6 +17,7 @@ from synthetic import write
 
 import streamstate as ss
 from streamstate.errors import UnknownEpochError
+from streamstate.reports import History
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
 from streamstate.state_inspect.values import cell
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
@@ -48,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def history(spark: SparkSession, folder: Path) -> ss.History:
+def history(spark: SparkSession, folder: Path) -> History:
     """Counts by hour and user, in append mode."""
     query = read(spark, folder / "left").groupBy(F.window("ts", "1 hour").alias("hour"), "user").count()
     return run(query, folder, "append")[0]
@@ -74,7 +75,7 @@ def column(panel: WhyPanel, title: str, name: str) -> list[str]:
     return [row.cells[table.columns.index(name)].text for row in table.rows if row.cells]
 
 
-def test_a_change_of_a_key_is_explained_after_the_rest_is_drawn(history: ss.History, folder: Path) -> None:
+def test_a_change_of_a_key_is_explained_after_the_rest_is_drawn(history: History, folder: Path) -> None:
     """Before, after and all rows of the input that fell on the key; what was read is not read again."""
     model = KeyHistoryModel(history)
     at = KeySelection(key=KEY)
@@ -95,7 +96,7 @@ def test_a_change_of_a_key_is_explained_after_the_rest_is_drawn(history: ss.Hist
     assert model.acted(at, "typed", ["x"], None).why is None
 
 
-def test_a_window_that_ended_shows_the_row_that_moved_the_watermark(history: ss.History, folder: Path) -> None:
+def test_a_window_that_ended_shows_the_row_that_moved_the_watermark(history: History, folder: Path) -> None:
     """The key is absent afterwards; a saved notebook has the same tables, without scripts."""
     view = KeyHistoryView(history, key=KEY, why=3)
     bundle, _ = view._repr_mimebundle_()
@@ -111,7 +112,7 @@ def test_a_window_that_ended_shows_the_row_that_moved_the_watermark(history: ss.
         KeyHistoryView(history, key=KEY, why=99)
 
 
-def test_a_row_of_a_diff_leads_to_its_last_change(history: ss.History, folder: Path) -> None:
+def test_a_row_of_a_diff_leads_to_its_last_change(history: History, folder: Path) -> None:
     """Over several epochs the panel has the change before it as well."""
     model = DiffModel(history)
     at = DiffSelection(0, 2, size=100)
@@ -131,7 +132,7 @@ def test_a_row_of_a_diff_leads_to_its_last_change(history: ss.History, folder: P
     assert "why at epoch 2" in model.view(at).text()
 
 
-def test_the_history_of_a_row_in_the_browser_is_explained(history: ss.History, folder: Path) -> None:
+def test_the_history_of_a_row_in_the_browser_is_explained(history: History, folder: Path) -> None:
     """Another key closes the panel."""
     model = BrowserModel(history)
     at = model.acted(BrowserSelection(epoch=2, key=KEY), "why", 1, None)
@@ -143,7 +144,7 @@ def test_the_history_of_a_row_in_the_browser_is_explained(history: ss.History, f
     assert model.acted(at, "key", other, kept).why is None
 
 
-def test_files_that_are_gone_are_named_and_can_be_asked_for_again(history: ss.History, folder: Path) -> None:
+def test_files_that_are_gone_are_named_and_can_be_asked_for_again(history: History, folder: Path) -> None:
     """The panel shows the error and does not try again by itself."""
     model = KeyHistoryModel(history)
     at = model.acted(KeySelection(key=KEY), "why", 1, None)
@@ -159,7 +160,7 @@ def test_files_that_are_gone_are_named_and_can_be_asked_for_again(history: ss.Hi
     assert explained(model.drawing(model.acted(at, "why", 1, None))).problem == ""
 
 
-def test_a_served_page_says_that_it_shows_no_input(history: ss.History) -> None:
+def test_a_served_page_says_that_it_shows_no_input(history: History) -> None:
     """Also if the process knows the plan: viewers see what the store holds, and run nothing on Spark."""
     views: list[View[Any]] = [KeyHistoryView(history, key=KEY), DiffView(history, 0, 2), StateBrowser(history)]
     for view in views:
@@ -172,7 +173,7 @@ def test_a_served_page_says_that_it_shows_no_input(history: ss.History) -> None:
     assert "The owner of a query sees" in explained(model.drawing(KeySelection(key=KEY, why=2))).problem
 
 
-def test_the_owner_of_a_served_page_sees_the_input(history: ss.History, folder: Path) -> None:
+def test_the_owner_of_a_served_page_sees_the_input(history: History, folder: Path) -> None:
     """The same address shows it to the owner, and to a viewer why not."""
     at = Address(history.name, "key", key=KEY, view={"why": "2"}).text()
     with serve(history.recorded.layout.root, why=True) as server:
@@ -192,7 +193,7 @@ def test_without_a_plan_the_view_says_how_to_give_it(tmp_path: Path) -> None:
     """No button leads to an error."""
     write(tmp_path, [{"a": 1}, {"a": 2}])
     drawing = KeyHistoryModel(ss.open_store(tmp_path)["q"]).drawing(KeySelection("op0", {"key": "a"}))
-    assert 'streamstate.describe(store, "q", build_query)' in drawing.message["why_not"]
+    assert 'streamstate.open_store(store)["q"].describe(build_query)' in drawing.message["why_not"]
 
 
 def test_a_newer_request_cancels_the_jobs_of_an_older_one(spark: SparkSession) -> None:

@@ -159,10 +159,10 @@ class Debugger(View[DebuggerSelection]):
     Closing the view interrupts what it started; the session stays as it is.
 
     Args:
-        session: what ``ss.debug(…)`` returned.
+        session: what ``ss.Checkpoint(…).debug(…)`` returned.
 
     Example:
-        >>> Debugger(ss.debug(build, "checkpoints/delays", at=12))  # doctest: +SKIP
+        >>> Debugger(ss.Checkpoint("checkpoints/delays").debug(build, at=12))  # doctest: +SKIP
         debug_delays: at epoch 12 · forked from delays after epoch 12
     """
 

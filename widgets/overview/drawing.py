@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from streamstate.snapshots.calls.html import Html, joined, tag
+from streamstate.state_inspect.overview import QueryFacts
 from streamstate.state_inspect.values import Cell, timestamp
 from streamstate.widgets.chart import ACCENT
 from streamstate.widgets.model import first_row
 from streamstate.widgets.number_text import amount, size, span
-from streamstate.widgets.overview.facts import QueryFacts
 from streamstate.widgets.still import frame, table
 
 ROWS = 25

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from streamstate.state_inspect.overview import StoreFacts
 from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.overview.drawing import ROWS, OverviewDrawing
-from streamstate.widgets.overview.facts import StoreFacts
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:

@@ -229,7 +229,7 @@ def serve(
         tls_key: the PEM file with its private key.
         why: offer a second address, :attr:`Server.owner_url`, on which **Why?** shows the input rows behind a change,
             for queries whose plan this process knows: they were started here, or described with
-            :func:`streamstate.describe`. Whoever has it can make Spark read the input again.
+            :meth:`streamstate.History.describe`. Whoever has it can make Spark read the input again.
 
     Returns:
         The running server.

@@ -48,7 +48,7 @@ class WhyReader:
         name = self._history.name
         return "" if self._planned() else (
             "The input rows behind a change can be shown where the query's plan is known: start the query in this"
-            f' process, or describe it with streamstate.describe(store, "{name}", build_query).'
+            f' process, or describe it with streamstate.open_store(store)["{name}"].describe(build_query).'
         )  # fmt: skip
 
     def panel(self, table: str, key: Mapping[str, Any], epoch: int, *, whole: bool) -> WhyPanel:

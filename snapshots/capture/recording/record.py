@@ -1,4 +1,4 @@
-"""Recording what a source delivers, and reading a recording: :func:`record` and :func:`recorded`."""
+"""Recording what a source delivers, and reading a recording: :func:`streamstate.record` and :func:`recorded`."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def recorded(
         StoreError: it cannot be read.
 
     Example:
-        >>> ss.describe("store", "words", lambda: ss.recorded("recordings/lines").groupBy("value").count())
+        >>> ss.open_store("store")["words"].describe(lambda: ss.recorded("recordings/lines").groupBy("value").count())
         ... # doctest: +SKIP
     """
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -147,7 +147,7 @@ def check_recordable(frame: DataFrame, place: Place) -> tuple[pa.Schema, str]:
     """Return the recorded columns of a frame, and what tells it from others. Writes nothing.
 
     Raises:
-        QueryError, InvalidArgumentError, StoreError: as :func:`record`.
+        QueryError, InvalidArgumentError, StoreError: as :func:`streamstate.record`.
     """
     of = _checked(frame)
     columns = arrow_columns(frame.schema)

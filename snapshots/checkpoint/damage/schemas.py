@@ -19,7 +19,8 @@ from streamstate.snapshots.store.names import is_number
 
 _WITHOUT = "Spark starts without it, but neither its state reader nor a capture can read the state. Restore it."
 _MOVED = (
-    "Move the checkpoint back, or fork it: ss.fork writes the new paths. A checkpoint of transformWithState holds the"
+    "Move the checkpoint back, or fork it: Checkpoint.fork writes the new paths. A checkpoint of transformWithState"
+    " holds the"
     " full paths of its schemas."
 )
 

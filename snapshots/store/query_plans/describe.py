@@ -34,7 +34,8 @@ def describe(
 
     In this process, the input of its epochs can then be read, too: see :meth:`streamstate.History.inputs`.
 
-    A query that :func:`streamstate.start`, ``%%stream`` or :func:`streamstate.follow` found running in their own
+    A query that :func:`streamstate.start`, ``%%stream`` or :meth:`streamstate.Checkpoint.follow` found running in
+    their own
     process needs no description.
 
     Args:
@@ -53,7 +54,7 @@ def describe(
         InvalidArgumentError: the output mode has to be given, or another argument is invalid.
 
     Example:
-        >>> ss.describe("store", "delays", lambda: flights.groupBy("carrier").avg("delay"))  # doctest: +SKIP
+        >>> ss.open_store("store")["delays"].describe(lambda: flights.groupBy("carrier").avg("delay"))  # doctest: +SKIP
     """
     layout = Layout.at(store, storage_options)
     required_query(layout, name)

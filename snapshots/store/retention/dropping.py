@@ -65,7 +65,7 @@ class RetentionReport:
 
 
 @long_call("The store is intact. Run it again to continue.")
-def keep(
+def retain(
     store: str | Path,
     name: str,
     *,
@@ -107,7 +107,7 @@ def keep(
         StoreError: the store cannot be written; every epoch that it lists can still be read.
 
     Example:
-        >>> ss.keep("store", "delays", last=1000, one_in=100, dry_run=True)  # doctest: +SKIP
+        >>> ss.open_store("store")["delays"].retain(last=1000, one_in=100, dry_run=True)  # doctest: +SKIP
     """
     policy = _policy(last, since, one_in)
     layout = Layout.at(store, storage_options)

@@ -58,7 +58,7 @@ def compact(
         StoreError: a table cannot be written; it is unchanged.
 
     Example:
-        >>> [table.files_after for table in ss.compact("store", "delays")]  # doctest: +SKIP
+        >>> [table.files_after for table in ss.open_store("store")["delays"].compact()]  # doctest: +SKIP
         [1, 1]
     """
     layout = Layout.at(store, storage_options)

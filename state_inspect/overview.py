@@ -7,16 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+import pandas as pd
 
 from streamstate.errors import StreamStateError
 
 if TYPE_CHECKING:
     from streamstate.snapshots.store.delta.sizes import TableSize
     from streamstate.snapshots.store.entries import Entry
+    from streamstate.snapshots.store.layout import Layout
     from streamstate.snapshots.store.registry import Branch
-    from streamstate.state_inspect import Store
+    from streamstate.state_inspect.history import History
+
+
+_COLUMNS = {
+    "query": "object",
+    "parent": "object",
+    "state": "object",
+    "captured": "int64",
+    "gaps": "int64",
+    "epoch": "Int64",
+    "committed_at": "datetime64[us, UTC]",
+    "watermark": "datetime64[us, UTC]",
+    "lag": "timedelta64[us]",
+    "rows": "Int64",
+    "bytes": "int64",
+    "advice": "object",
+}
 
 
 @dataclass(frozen=True)
@@ -40,6 +59,8 @@ class QueryFacts:
     gaps: int = 0
     epoch: int | None = None
     committed: datetime | None = None
+    watermark: datetime | None = None
+    """The watermark of the newest epoch."""
     lag: float | None = None
     """Seconds from the commit of the newest epoch to its capture."""
     tables: Sequence[TableFacts] = ()
@@ -60,10 +81,21 @@ class QueryFacts:
         return sum(known) if len(known) == len(self.tables) else None
 
 
+class Histories(Protocol):
+    """The part of :class:`Store` that is read here."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where its tables are."""
+
+    def __getitem__(self, name: str, /) -> History:
+        """One query's history."""
+
+
 class StoreFacts:
     """Reads the facts of a store; those of a query only when its manifest has changed. Not thread-safe."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Histories) -> None:
         from streamstate.snapshots.store.registry import Lineage
 
         self._store = store
@@ -116,6 +148,7 @@ class StoreFacts:
             len(entries) - captured,
             newest.epoch if newest else None,
             newest.committed_at if newest else None,
+            newest.watermark if newest else None,
             (newest.captured_at - newest.committed_at).total_seconds() if newest and newest.committed_at else None,
             tables,
             sum(table.bytes for table in tables) + more,
@@ -147,6 +180,31 @@ class StoreFacts:
         except (StreamStateError, OSError) as failed:
             return 0, 0, f"{failed}"
         return size.bytes, size.files, ""
+
+
+def overview_frame(store: Histories) -> pd.DataFrame:
+    """Return one row per query; see :meth:`Store.overview`."""
+    facts = StoreFacts(store)
+    rows = [_overview_row(store, facts.counted(query)) for query in facts.queries()]
+    return pd.DataFrame(rows, columns=pd.Index(list(_COLUMNS))).astype(_COLUMNS)
+
+
+def _overview_row(store: Histories, query: QueryFacts) -> tuple[object, ...]:
+    readable = query.epoch is not None and not query.problem
+    return (
+        query.name,
+        query.branch.parent,
+        query.problem or ("captured" if readable else "empty"),
+        query.captured,
+        query.gaps,
+        query.epoch,
+        query.committed,
+        query.watermark,
+        None if query.lag is None else timedelta(seconds=query.lag),
+        query.rows,
+        query.bytes,
+        [str(advice) for advice in store[query.name].advise()] if readable else [],
+    )
 
 
 def as_tree(found: Sequence[Branch]) -> list[tuple[Branch, int]]:
