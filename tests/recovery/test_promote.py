@@ -258,8 +258,7 @@ def refused(pair: Pair, spark: SparkSession, error: type[Exception], message: st
 def test_a_fork_behind_or_ahead_is_refused(spark: SparkSession, pair: Pair) -> None:
     """The message has the epochs to run, and where."""
     early = ss.Checkpoint(pair.over).fork(pair.over.parent / "early", at=0)
-    step = r"ss.Checkpoint\(.*\).step\(build_query, epochs=1\)"
-    behind = rf"behind: .* at epoch 0, .* at epoch 1.\nRun epochs 1 to 1 on the fork: {step}"
+    behind = r"behind: .* at epoch 0, .* at epoch 1.\nRun epochs 1 to 1 on the fork: ss.Checkpoint\(.*epochs=1\)"
     refused(pair, spark, PromotionError, behind, fork=early)
     shutil.copy(pair.fork / "offsets" / "1", pair.fork / "offsets" / "2")
     shutil.copy(pair.fork / "commits" / "1", pair.fork / "commits" / "2")
