@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("reference") / "api"
 _CORE, _READING, _VIEWS = "streamstate", "streamstate.state_inspect", "streamstate.widgets"
+_REPORTS = "streamstate.reports"
 _ERRORS = "streamstate.errors"
 
 # Ancestors whose members are not ours to explain.
@@ -49,107 +50,51 @@ class Page:
 
 
 PAGES = {
-    "capturing": Page(
-        "Capturing",
-        "Start Spark, and bring a store up to date with a query's checkpoint, once or in the background.",
+    "functions": Page(
+        "Functions",
+        "Sessions, starting queries, first checkpoints, input that is not kept, and finding checkpoints.",
         (
-            "session",
-            "capture",
-            "CaptureReport",
-            "follow",
-            "Capture",
-            "CaptureStatus",
-            f"{_CORE}.snapshots.capture.follow.CaptureLag",
-            "start",
-            "Running",
-            f"{_CORE}.launch.query_status.QueryStatus",
-            f"{_CORE}.snapshots.spark.session.StreamStateWarning",
+            *("session", "start", "checkpoints", "bootstrap", "record", "recorded"),
+            f"{_CORE}.operations.supervision.supervise.supervise",
+            f"{_CORE}.operations.drill.drill",
         ),
     ),
-    "sidecar": Page(
-        "DoctorReport and metrics",
-        "What a checkpoint says about its capture, and metrics of a capture for Prometheus.",
-        (
-            f"{_CORE}.operations.checkup.examine.examine",
-            f"{_CORE}.operations.checkup.report.DoctorReport",
-            f"{_CORE}.operations.checkup.report.CheckupFinding",
-            f"{_CORE}.operations.checkup.report.StoreState",
-            f"{_CORE}.operations.checkup.state_tables.TableReading",
-            f"{_CORE}.operations.capture_metrics.CaptureMetrics",
-        ),
+    "checkpoint": Page(
+        "Checkpoint",
+        "A query's checkpoint, which Spark owns: examine, capture, fork, check, migrate and rescale it.",
+        ("Checkpoint",),
     ),
-    "forking": Page(
-        "Forking, stepping, replaying",
-        "Go back to an epoch of a query, and run forward again.",
-        (
-            *("fork", "Fork", "Edit", "step", "StepReport", "EpochRun"),
-            *("replay", "Replay", "debug", "DebugSession"),
-        ),
-    ),
-    "state_goes_back_in": Page(
-        "Changing code and keeping state",
-        "Make a checkpoint from rows: of the state before a change, of a table, or of a store.",
-        ("migrate", "propose_mapping", "ProposedMapping", "Proposal", "bootstrap", "restore", "WrittenCheckpoint"),
-    ),
-    "variables": Page(
-        "Shared variables",
-        "Values that operators share with each other and with the notebook, a version per epoch.",
-        (
-            *("shared", "SharedVariable", "shared_column"),
-            f"{_CORE}.variables.notifications.Change",
-            f"{_CORE}.variables.notifications.Subscription",
-        ),
-    ),
-    "branches": Page("Branches", "A query and its forks, epoch by epoch.", ("Comparison", "BranchDivergence")),
-    "determinism": Page(
-        "Determinism",
-        "Check whether a query is deterministic, and find out what makes it differ.",
-        (
-            *("audit", "Audit", f"{_CORE}.replay.audit.report.AuditedReplay"),
-            *(f"{_CORE}.replay.audit.report.AuditDivergence", f"{_CORE}.state_inspect.suspects.suspect.Suspect"),
-        ),
-    ),
-    "recovery": Page(
-        "Changes, scaling and recovery",
-        "Check changed code, change the number of partitions, let a fork take over, restart, and rehearse failures.",
-        (
-            *("check", "CheckReport", f"{_CORE}.operations.code_check.report.Finding"),
-            *("rescale", "RescaleReport", "rescale_advice", "RescaleAdvice", "promote", "Promotion"),
-            *("supervise", "Supervised", "BackOff", "drill", "DrillReport"),
-        ),
-    ),
+    "fork": Page("Fork", "A checkpoint made from another one, and what runs on it.", ("Fork", "Edit")),
+    "running": Page("Running query", "A query that this process started or follows.", ("Running", "BackOff")),
     "store": Page(
-        "Store",
-        "Where reading starts. From here on, neither Spark nor Java is needed.",
-        ("open_store", "Store", "streamstate.state_inspect.temporal_index.index_updater.Tail"),
+        "Store", "Snapshots of queries. From here on, neither Spark nor Java is needed.", ("open_store", "Store")
     ),
-    "history": Page("History", "All epochs of one query, and advice on it.", ("History", "Advice")),
+    "history": Page("History", "All epochs of one query.", ("History",)),
     "snapshot": Page(
         "Snapshot and state table", "The state of every operator at one epoch.", ("Snapshot", "StateTable")
     ),
-    "inputs": Page(
-        "Input behind changes",
-        "The input rows behind a key's change, those that came too late, and recordings of input that is not kept.",
-        ("Why", "Late", "record", "recorded", "RecordedFrame", "Recorder"),
-    ),
     "diff": Page("Differences", "What changed between two epochs, and why.", ("Diff", "DiffSummary")),
-    "conditions": Page(
-        "Conditions and stale keys",
-        "Get notified when a condition becomes true, and find stale keys.",
-        ("Watch", "WatchEvent", "StaleKeys"),
-    ),
-    "sql": Page("SQL results", "What ``Store.sql`` returns.", ("Result",)),
     "cuts": Page("Cuts", "Snapshots of several queries that reflect the same input.", ("cut", "Cut")),
-    "keeping": Page(
-        "Retention and export",
-        "Drop old epochs, and export epochs as ordinary Delta tables.",
+    "variables": Page(
+        "Shared variables",
+        "Values that operators share with each other and with the notebook, a version per epoch.",
+        ("shared", "SharedVariable", "shared_column"),
+    ),
+    "reports": Page(
+        "Reports and results",
+        "What the methods return. Import these classes for annotations from ``streamstate.reports``.",
         (
-            "keep",
-            "RetentionReport",
-            "compact",
-            f"{_CORE}.snapshots.store.retention.tidying.CompactedTable",
-            "export",
-            "ExportReport",
+            *("Capture", "CaptureStatus", "CaptureLag", "CaptureReport", "DoctorReport", "StoreState", "TableReading"),
+            *("CaptureMetrics", "CheckReport"),
+            f"{_CORE}.operations.checkup.report.CheckupFinding",
+            f"{_CORE}.operations.code_check.report.Finding",
+            *("StepReport", "EpochRun", "Replay", "DebugSession", "Comparison", "BranchDivergence"),
+            *("Audit", "AuditedReplay", f"{_CORE}.replay.audit.report.AuditDivergence", "Suspect"),
+            *("ProposedMapping", "Proposal", "WrittenCheckpoint", "Promotion", "RescaleReport", "RescaleAdvice"),
+            *("Supervised", "DrillReport", "QueryStatus", "StreamStateWarning"),
+            *("Result", "Advice", "Why", "Late", "StaleKeys", "Watch", "WatchEvent", "Tail"),
+            *("RetentionReport", "CompactedTable", "ExportReport"),
+            *("RecordedFrame", "Recorder", f"{_CORE}.variables.notifications.Change", "Subscription"),
         ),
     ),
 }
@@ -168,7 +113,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 def public_names() -> dict[str, str]:
     """Every public name and the module that it is documented as a part of."""
     names: dict[str, str] = {}
-    for module in (_VIEWS, _READING, _CORE):
+    for module in (_VIEWS, _READING, _REPORTS, _CORE):
         names |= dict.fromkeys(importlib.import_module(module).__all__, module)
     return names
 

@@ -14,72 +14,23 @@ import pytest
 from pyspark import cloudpickle
 
 import streamstate
+from streamstate import reports
 
 DOCUMENTED = {
-    "Audit",
     "BackOff",
-    "Capture",
-    "CaptureReport",
-    "CaptureStatus",
-    "CheckReport",
-    "Comparison",
-    "Cut",
-    "DebugSession",
-    "Diff",
-    "DrillReport",
+    "Checkpoint",
     "Edit",
-    "EpochRun",
-    "ExportReport",
-    "Fork",
-    "History",
-    "Promotion",
-    "Proposal",
-    "ProposedMapping",
-    "RecordedFrame",
-    "Recorder",
-    "Replay",
-    "RescaleAdvice",
-    "RescaleReport",
-    "Result",
-    "RetentionReport",
-    "Running",
-    "SharedVariable",
-    "Snapshot",
-    "StateTable",
-    "StepReport",
-    "Store",
     "StreamStateError",
-    "Supervised",
-    "WrittenCheckpoint",
-    "audit",
     "bootstrap",
-    "capture",
-    "check",
-    "compact",
+    "checkpoints",
     "cut",
-    "debug",
-    "describe",
-    "drill",
-    "export",
-    "follow",
-    "fork",
-    "keep",
-    "migrate",
     "open_store",
-    "promote",
-    "propose_mapping",
     "record",
     "recorded",
-    "replay",
-    "rescale",
-    "rescale_advice",
-    "restore",
     "session",
     "shared",
     "shared_column",
     "start",
-    "step",
-    "supervise",
 }
 
 ENGINES = {"pyspark", "panel", "duckdb", "deltalake", "pyarrow", "pandas", "IPython", "ipywidgets"}
@@ -114,12 +65,13 @@ def test_a_public_name_has_a_docstring(name: str) -> None:
     assert name in dir(streamstate)
 
 
-def test_type_checkers_see_every_public_name() -> None:
-    """Names that are loaded on demand are also imported statically, for type checkers and editors."""
-    tree = ast.parse(Path(streamstate.__file__).read_text(encoding="utf-8"))
-    statements = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    names = {alias.asname or alias.name for statement in statements for alias in statement.names}
-    assert names >= DOCUMENTED
+@pytest.mark.parametrize("name", reports.__all__)
+def test_a_report_has_a_docstring(name: str) -> None:
+    """It can be imported for annotations, under the name that its class has."""
+    report = getattr(reports, name)
+    assert inspect.isclass(report)
+    assert report.__name__ == name
+    assert inspect.getdoc(report)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -136,7 +88,9 @@ def test_importing_loads_no_engine(tmp_path: Path) -> None:
 
 def test_reading_needs_no_spark(tmp_path: Path) -> None:
     """Importing ``open_store`` loads neither Spark nor IPython."""
-    loaded = loaded_by("from streamstate import Snapshot, open_store", tmp_path)
+    loaded = loaded_by(
+        "from streamstate import Checkpoint, open_store; from streamstate.reports import Snapshot", tmp_path
+    )
     assert loaded & {"pyspark", "py4j", *NOTEBOOK} == set()
 
 
@@ -157,12 +111,6 @@ def test_sub_packages_do_not_import_higher_ones(folder: str, barred: set[str]) -
         if any(f"{module}.".startswith(f"{bar}.") for bar in barred)
     }
     assert found == set()
-
-
-def test_replay_is_a_function_after_importing_the_sub_package() -> None:
-    """The import system binds a sub-package to its parent, under the same name."""
-    code = "import streamstate as ss; ss.fork; import streamstate.replay.replay; assert callable(ss.replay)"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_functions_that_use_the_package_can_be_pickled() -> None:
