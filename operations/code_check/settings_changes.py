@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import worded
 from streamstate.operations.checkup.examine import spark_of
 from streamstate.operations.code_check.report import Finding, migrate_call
-from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS
+from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
 from streamstate.snapshots.spark.catalyst import each, walk
 from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 

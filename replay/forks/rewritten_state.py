@@ -21,10 +21,10 @@ from streamstate.replay.state_writing.operator_stores import OperatorStores
 from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY, RewritableOperator, StateRewriter
 from streamstate.replay.state_writing.store_rows import TableRows
 from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
-from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS
 from streamstate.snapshots.checkpoint.copying import OPERATOR_METADATA, as_json, split_text
 from streamstate.snapshots.checkpoint.filesystem import Files
 from streamstate.snapshots.checkpoint.fork_contents import ForkContents
+from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
 from streamstate.snapshots.checkpoint.operators import ORDER, StateSource
 from streamstate.snapshots.spark.state_comparison import StateAt, TableDifference, differences_from, state_differences
 from streamstate.snapshots.spark.state_reader import StateReader

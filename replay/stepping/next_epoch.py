@@ -16,11 +16,11 @@ from urllib.parse import unquote, urlsplit
 from streamstate.errors import EpochGoneError, ForkError, NotReplayableError, choices
 from streamstate.replay.stepping.fork_folder import ForkFolder
 from streamstate.replay.stepping.step_report import InputOrigin
-from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
-from streamstate.snapshots.checkpoint.logs import PlannedEpoch
+from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS, PlannedEpoch
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 
 _OFFSETS, _WATERMARK, _NEXT_WATERMARK = "offsets", "batchWatermarkMs", "nextBatchWatermarkMs"

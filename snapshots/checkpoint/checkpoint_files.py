@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from streamstate.errors import CheckpointReplacedError, DamagedCheckpointError, NotACheckpointError
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, legacy_operators
-from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
+from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS, PlannedEpoch, parse_commit, parse_plan
 from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord, promotion_in
 from streamstate.snapshots.checkpoint.source_progress import sources_after
 from streamstate.snapshots.checkpoint.state_files import StoreFiles
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-"""The setting for the number of state partitions; a query is pinned to its first value."""
-_MOST_PARTITIONS = 200_000
 _METADATA_ADVICE = (
     'Restore it from a backup, or write a new one: {"id": "…"}, with the query\'s id. A store that has captured the'
     " query knows the id: column query_id of its table _queries."
@@ -269,11 +266,6 @@ class CheckpointFiles(os.PathLike[str]):
         """Return the number of state partitions at an epoch; None once Spark has purged that information."""
         planned = self.planned(epoch)
         count = planned.conf.get(SHUFFLE_PARTITIONS) if planned else None
-        if count is not None and (not is_number(count) or not 0 < int(count) <= _MOST_PARTITIONS):
-            path = f"{self.path}/offsets/{epoch}"
-            raise DamagedCheckpointError.file(
-                path, f"has {count!r:.40} partitions; at most {_MOST_PARTITIONS:,} are read"
-            )
         return None if count is None else int(count)
 
     def begun(self) -> list[int]:

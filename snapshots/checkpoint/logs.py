@@ -22,6 +22,9 @@ from streamstate.errors import DamagedCheckpointError, NewerCheckpointError
 from streamstate.snapshots.checkpoint.bindings import is_binding
 from streamstate.snapshots.store.names import is_number
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+"""The setting for the number of state partitions; a query is pinned to its first value."""
+_MOST_PARTITIONS = 200_000
 _OFFSET_LOGS, _COMMIT_LOGS = ("v1", "v2"), ("v1", "v2", "v3")
 """The versions that Spark 4.3 writes."""
 _VERSION = re.compile(r"v\d+", re.ASCII)
@@ -86,6 +89,11 @@ def parse_plan(text: str, path: str) -> PlannedEpoch:
     conf = head.get("conf", {})
     if not isinstance(conf, dict) or not all(isinstance(value, str) for value in conf.values()):
         raise DamagedCheckpointError.file(path, "has settings that are no texts")
+    partitions = conf.get(SHUFFLE_PARTITIONS, "1")
+    if not is_number(partitions) or not 0 < int(partitions) <= _MOST_PARTITIONS:
+        raise DamagedCheckpointError.file(
+            path, f"has {partitions!r:.40} partitions; at most {_MOST_PARTITIONS:,} are read"
+        )
     names, offsets = _by_id(lines, path, named=conf.get(_NAMED) == "true") if version == "v2" else ((), lines)
     for offset in offsets:
         _check_offset(offset, path)

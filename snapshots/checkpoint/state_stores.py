@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas, has_columns
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
+from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
 from streamstate.snapshots.checkpoint.state_files import SIDE_FOLDERS, StateChain, StateFile, StoreFiles
 from streamstate.snapshots.store.names import is_number
 

@@ -18,10 +18,11 @@ from streamstate.errors import DamagedCheckpointError, ForkError, UnsupportedSta
 from streamstate.operations.rescaling.rollback import NOTE, Unfinished
 from streamstate.replay.forks.fork import never_overwriting
 from streamstate.replay.stepping.fork_folder import ForkFolder
-from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import inside
 from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
+from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
 
 PLAIN = {"localFileName": "1.sst", "dfsSstFileName": "000001-a.sst", "sizeBytes": 1}
 BAD_NAMES = ["../../../../../victim", "/victim", "", ".", "..", "a/b", "a\\b", "a\0b", 7, None, ["a"]]
@@ -117,6 +118,7 @@ def test_a_number_of_partitions_that_no_query_has(tmp_path: Path, count: str) ->
     plan.write_text("\n".join([version, json.dumps(json.loads(head) | {"conf": conf}), *rest]))
     with pytest.raises(DamagedCheckpointError, match="partitions; at most 200,000 are read"):
         CheckpointFiles(original).partitions(0)
+    assert "partitions; at most 200,000 are read" in str(ss.Checkpoint(original).doctor())
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")

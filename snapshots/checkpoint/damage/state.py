@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from streamstate.snapshots.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
 from streamstate.snapshots.checkpoint.damage.files import TailError, change_records, zip_metadata
 from streamstate.snapshots.checkpoint.decoding.failures import (
@@ -21,6 +21,7 @@ from streamstate.snapshots.checkpoint.decoding.records import Records
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
 from streamstate.snapshots.checkpoint.decoding.store_history import StoreHistory
 from streamstate.snapshots.checkpoint.filesystem import inside
+from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
 from streamstate.snapshots.checkpoint.state_files import data_files
 from streamstate.snapshots.checkpoint.state_stores import StateStore, state_stores
 
