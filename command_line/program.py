@@ -42,7 +42,8 @@ COMMANDS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command of the process or the one given, and return its exit status."""
-    given = _parsed(arguments)
+    with wording("command"):
+        given = _parsed(arguments)
     before = set_progress_display(_display)
     try:
         with own_interrupt(), wording("command"):

@@ -26,6 +26,8 @@ def lists_options(call: Callable[_P, _R]) -> Callable[_P, _R]:
         except UnknownColumnError as error:
             if not any(name in f"{error}" for name in kwargs if name not in options):
                 raise
-            raise UnknownColumnError(f"{error}\nOptions: {', '.join(options)}.") from None
+            # An example of a key, ready to copy, stays at the end.
+            problem, example, key = str(error).partition("\nFor example: ")
+            raise UnknownColumnError(f"{problem}\nOptions: {', '.join(options)}.{example}{key}") from None
 
     return listing

@@ -71,11 +71,11 @@ def test_compact_reports_files_and_bytes(shell: Shell, tmp_path: Path) -> None:
 
 def test_export_writes_a_table(shell: Shell, tmp_path: Path) -> None:
     """The table has one version per selected epoch. A second export writes nothing."""
-    table = shell.run("%snapshots q export --to out --epochs 1,3:5 -o report")
+    table = shell.run("%snapshots q export --to out --epochs 1,3..5 -o report")
     assert next(iter(table))["written now"] == 4
     assert shell.names["report"].epochs == (1, 3, 4, 5)
     assert DeltaTable(tmp_path / "out", version=2).to_pyarrow_table().num_rows == 2
-    assert next(iter(shell.run("%snapshots q export --to out --epochs 1,3:5")))["written now"] == 0
+    assert next(iter(shell.run("%snapshots q export --to out --epochs 1,3..5")))["written now"] == 0
     assert "holds the epochs 1, 3, 4, 5" in shell.fails("%snapshots q export --to out", NotAnExportError)
 
 

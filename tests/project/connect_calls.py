@@ -87,10 +87,10 @@ def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[
         "view": viewed,
         "doctor": partial(examine, checkpoint, store),
         "fork": partial(ss.Checkpoint(checkpoint).fork, folder / "fork", at=3),
-        "export": partial(ss.open_store(store)["q"].export, folder / "export"),
+        "export": lambda: opened()["q"].export(folder / "export"),
         "rescale_advice": lambda: rescale_advice(opened()["q"]),
-        "keep": partial(ss.open_store(store)["q"].retain, last=4),
-        "compact": partial(ss.open_store(store)["q"].compact),
+        "retain": lambda: opened()["q"].retain(last=4),
+        "compact": lambda: opened()["q"].compact(),
         "shared": lambda: ss.shared(store, "limit", "bigint", init=3).set(4),
     }
     needing: dict[str, Callable[[], Any]] = {
@@ -104,7 +104,7 @@ def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[
         "fork in the session": partial(ss.Checkpoint(checkpoint).fork, folder / "given", at=3, spark=spark),
         "SQL in Spark": lambda: opened().sql("SELECT 1 FROM q", engine="spark"),
         "start": lambda: ss.start(frame, "w", store),
-        "describe": partial(ss.open_store(store)["q"].describe, build),
+        "describe": lambda: opened()["q"].describe(build),
         "record": lambda: ss.record(frame, folder / "recording"),
         "recorded": lambda: ss.recorded(folder / "recording"),
         "check": partial(ss.Checkpoint(checkpoint).check, build),
