@@ -90,7 +90,7 @@ def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[
         "export": lambda: opened()["q"].export(folder / "export"),
         "rescale_advice": lambda: rescale_advice(opened()["q"]),
         "retain": lambda: opened()["q"].retain(last=4),
-        "compact": lambda: opened()["q"].compact(),
+        "compact": lambda: opened()["q"].compact(),  # noqa: PLW0108 (there is no store yet)
         "shared": lambda: ss.shared(store, "limit", "bigint", init=3).set(4),
     }
     needing: dict[str, Callable[[], Any]] = {

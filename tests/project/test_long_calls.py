@@ -133,7 +133,7 @@ def test_every_long_function_shows_its_progress() -> None:
     """The functions are marked as long calls; a public method with ``progress=`` calls one, or is marked itself."""
     for name, module in LONG.items():
         assert hasattr(getattr(importlib.import_module(f"streamstate.{module}"), name), "__wrapped__"), name
-    for noun in (ss.Checkpoint, reports.Fork, reports.History, reports.Snapshot, reports.DebugSession):
+    for noun in (ss.Checkpoint, reports.Fork, reports.History, reports.Snapshot):
         for name, method in inspect.getmembers(noun, inspect.isfunction):
             if "progress" in inspect.signature(method).parameters:
                 assert name in LONG or hasattr(method, "__wrapped__"), f"{noun.__name__}.{name}"
