@@ -31,11 +31,8 @@ def _run(given: argparse.Namespace) -> int:
 
     build, mapping = loaded(*given.code), None if given.mapping is None else _mapping(given.mapping)
     if given.to is not None:
-        print(
-            ss.Checkpoint(given.checkpoint).migrate(
-                build, to=given.to, mapping=mapping, mode=given.mode, store=given.store
-            )
-        )
+        old = ss.Checkpoint(given.checkpoint)
+        print(repr(old.migrate(build, to=given.to, mapping=mapping, mode=given.mode, store=given.store)))
         return FINE
     proposals = ss.Checkpoint(given.checkpoint).propose_mapping(build, mode=given.mode, store=given.store, rows=0)
     proposals.check()

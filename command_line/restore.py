@@ -33,9 +33,10 @@ def _run(given: argparse.Namespace) -> int:
     snapshot = snapshot_at(history_of(given), "live" if given.at is None else given.at)
     build = loaded(*given.code) if given.code else None
     offsets = [given.files] if given.files else None
-    print(
-        snapshot.restore(to=given.to, build_query=build, checkpoint=given.checkpoint, offsets=offsets, mode=given.mode)
+    restored = snapshot.restore(
+        to=given.to, build_query=build, checkpoint=given.checkpoint, offsets=offsets, mode=given.mode
     )
+    print(repr(restored))
     return FINE
 
 

@@ -107,7 +107,7 @@ def test_tab_completes_in_the_middle_of_a_cell(lab: Lab, stored: Path) -> None:
     choices = lab.page.locator(".jp-Completer-match")
     expect(choices.first).to_be_visible()
     picture(lab, "tab")
-    assert sorted(choices.all_inner_texts()) == ["dashboard", "diff"]
+    assert {"dashboard", "diff"} <= {*choices.all_inner_texts()}  # JupyterLab adds words of the cell
     choices.get_by_text("diff").click()
     wait_until(lambda: editor.inner_text().endswith("y = %state delays diff"), "the completion")
     assert editor.inner_text() == "x = 1\ny = %state delays diff"

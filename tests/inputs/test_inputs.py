@@ -237,7 +237,7 @@ def test_bad_questions(sources: Sources, tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(InvalidSQLError, match="engine='spark'"):
         store.sql("FROM q.inputs_0 VERSION AS OF 1")
     monkeypatch.setattr(live_plan, "_planned", {})
-    with pytest.raises(NoResultError, match=r"describe\(store"):
+    with pytest.raises(NoResultError, match=r"describe\(build_query"):
         history.inputs(0, source=0)
     ss.open_store(tmp_path / "store")["q"].describe(lambda: QUERIES["two"](sources))
     assert history.inputs(0, source=0).count() == 20

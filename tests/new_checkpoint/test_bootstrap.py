@@ -101,7 +101,7 @@ def test_bad_input_writes_nothing(history: History) -> None:
         ({"state": state, "offsets": []}, InvalidArgumentError, "one for each source"),
         ({"state": state, "offsets": [["nothing-*.parquet"]]}, InvalidArgumentError, "No file matches"),
         ({"state": state, "offsets": ["all"]}, InvalidArgumentError, "list of paths"),
-        ({"state": state, "mode": "upsert"}, InvalidArgumentError, "append, update or complete"),
+        ({"state": state, "mode": "upsert"}, InvalidArgumentError, "update, append or complete"),
     ]
     for options, error, message in cases:
         with pytest.raises(error, match=message):
