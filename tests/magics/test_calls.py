@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ def test_a_long_call_shows_a_bar_and_leaves_a_line(notebook: Kernel) -> None:
     """The extension does not have to be loaded."""
     result = notebook.works("audit = ss.Checkpoint(checkpoint).audit(build, replays=1)")
     bars = [text for text in map(_html, result.messages) if "<progress" in text]
-    assert any("Replay 1 of 2: epoch 1" in bar for bar in bars)
+    # Not every message is drawn: a bar is drawn again only after a pause.
+    assert any(re.search(r"Replay \d of 2: epoch \d", bar) for bar in bars)
     (line,) = result.outputs()
     assert line["text/plain"].startswith("audit took ")
     assert result.printed == ""
