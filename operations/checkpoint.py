@@ -348,7 +348,7 @@ class Checkpoint(os.PathLike[str]):
             >>> fork = delays.fork("checkpoints/what_if", at=12)  # doctest: +SKIP
             >>> fork.epoch, fork.original.path  # doctest: +SKIP
             (12, '/home/me/checkpoints/delays')
-            >>> zero = "UPDATE op0 SET max_delay = 0 WHERE carrier = 'HA'"
+            >>> zero = "UPDATE op0 SET max = 0 WHERE carrier = 'HA'"
             >>> delays.fork("checkpoints/zero", at=12, edit=zero).edited_rows  # doctest: +SKIP
             1
         """

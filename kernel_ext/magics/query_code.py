@@ -51,7 +51,7 @@ def add_edits(parser: MagicParser) -> None:
         "--edit",
         metavar="SQL",
         action="append",
-        help="edit the state first: \"UPDATE op0 SET max_delay = 0 WHERE carrier = 'HA'\"; may be repeated",
+        help="edit the state first: \"UPDATE op0 SET max = 0 WHERE carrier = 'HA'\"; may be repeated",
     )
 
 

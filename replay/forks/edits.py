@@ -33,8 +33,8 @@ class Edit:
         InvalidArgumentError: neither ``set`` nor ``delete`` is given, or both are.
 
     Example:
-        >>> Edit("op0", key={"carrier": "HA"}, set={"max_delay": 0})
-        Edit(table='op0', key={'carrier': 'HA'}, set={'max_delay': 0}, delete=False)
+        >>> Edit("op0", key={"carrier": "HA"}, set={"max": 0})
+        Edit(table='op0', key={'carrier': 'HA'}, set={'max': 0}, delete=False)
     """
 
     table: str

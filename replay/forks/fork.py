@@ -149,7 +149,7 @@ def fork(
         >>> fork.epoch  # doctest: +SKIP
         12
         >>> wider = ss.Checkpoint("checkpoints/delays").fork("checkpoints/wider", at=12, partitions=8)  # doctest: +SKIP
-        >>> zero = "UPDATE op0 SET max_delay = 0 WHERE carrier = 'HA'"
+        >>> zero = "UPDATE op0 SET max = 0 WHERE carrier = 'HA'"
         >>> ss.Checkpoint("checkpoints/delays").fork("checkpoints/zero", at=12, edit=zero).edited_rows  # doctest: +SKIP
         1
     """
