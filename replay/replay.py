@@ -87,41 +87,7 @@ def replay(
 ) -> Replay:
     """Run a range of a query's epochs again with the same input, and compare the two histories epoch by epoch.
 
-    A replay of the same code shows whether the query is deterministic; with changed code, settings or state, it shows
-    what would have happened. A replay from epoch 0 starts without any state, so the state may have another schema.
-
-    Args:
-        build_query: returns the streaming DataFrame, with the code to try out.
-        checkpoint: the original; it is only read.
-        new_checkpoint: where the replay goes; it must not exist yet. By default a temporary folder that lives as long
-            as the result.
-        epochs: the epochs to run again: ``"40..60"`` (both ends included; ``"40.."`` and ``"..60"`` are open), a range,
-            or the first and the last epoch.
-        store: where both are captured; by default a temporary store that lives as long as the result.
-        name: the replay's name in the store; by default its folder's name.
-        conf: Spark settings for the replay only. Those that a query's first epoch fixes can only be given for a replay
-            from epoch 0.
-        partitions: another number of partitions for the state; see :meth:`streamstate.Checkpoint.fork`.
-        edit: changes to the state before the first epoch; see :meth:`streamstate.Checkpoint.fork`.
-        mode: the output mode.
-        watermark: see :meth:`streamstate.Checkpoint.step`.
-        shared: values for shared variables; see :meth:`streamstate.Checkpoint.step`.
-        spark: the session; by default the running one, or an embedded one.
-        progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
-
-    Returns:
-        The replay, its steps and the comparison.
-
-    Raises:
-        InvalidArgumentError: an argument is invalid.
-        EpochGoneError: the original does not have all these epochs.
-        QueryError, NotReplayableError, ForkError: as :meth:`streamstate.Checkpoint.step`; epochs that were run stay,
-            and a fork on
-            which nothing was run is deleted.
-
-    Example:
-        >>> replay = delays.replay(fixed, to="checkpoints/fixed", epochs="40..60")  # doctest: +SKIP
-        >>> replay.comparison.first  # doctest: +SKIP
+    :meth:`streamstate.Checkpoint.replay` describes the arguments and errors.
     """
     active = given_session(spark)
     original = CheckpointFiles(location(os.fspath(checkpoint)), active)

@@ -46,23 +46,7 @@ def examine(
 ) -> DoctorReport:
     """Examine a query's checkpoint, and a store if one is given. Nothing is written.
 
-    Also whether Spark can start from it again: every file that the next start reads is there and whole. A checkpoint on
-    the local disk needs neither Spark nor Java.
-
-    Args:
-        checkpoint: the query's ``checkpointLocation``.
-        store: the store that it is or will be captured into.
-        every: how often it is to be captured, as for :meth:`streamstate.Checkpoint.follow`.
-        storage_options: deltalake's options for reaching an object store.
-        spark: the session to read a checkpoint on another file system with. Default: the running one, or a new one.
-
-    Raises:
-        NotACheckpointError: ``checkpoint`` is not the checkpoint of a streaming query.
-        StoreError: the store cannot be reached or read.
-        InvalidArgumentError: ``every`` is invalid.
-
-    Example:
-        >>> print(examine("checkpoints/delays", "store"))  # doctest: +SKIP
+    :meth:`streamstate.Checkpoint.doctor` describes the arguments and errors.
     """
     interval = CaptureInterval.of(every)
     report_progress("reading the checkpoint's logs")

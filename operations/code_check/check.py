@@ -52,36 +52,7 @@ def check(
 ) -> CheckReport:
     """Before a deploy: whether code starts from a checkpoint, and whether the state then means the same.
 
-    Spark itself plans the code's next epoch, over a copy of the schemas: that shows what it would refuse. What it
-    accepts silently is compared too: names and order of the state's columns, sources, settings and, with a store, every
-    expression and condition that the state depends on. Nothing is planned if a file is damaged that every start reads;
-    that is a finding. The checkpoint is only read, and its query may be running.
-
-    Args:
-        build_query: the query's streaming DataFrame, not started, or a function that returns it.
-        checkpoint: the query's ``checkpointLocation``; a :class:`Fork` is one too.
-        mode: the output mode that the code will start with.
-        store: the store that the query is captured into, for the plan recorded there.
-        replay: how many of the last epochs to rehearse: run again in a temporary fork with the code, and compare the
-            states. 0: none.
-        spark: the session; by default the running one, or an embedded one.
-        progress: called with a message and the completed share of the work, from 0 to 1 (None: not known).
-
-    Returns:
-        The findings; true if the code starts and means the same.
-
-    Raises:
-        NotACheckpointError: ``checkpoint`` is not a checkpoint.
-        CheckpointError: it has no committed epoch.
-        UnknownQueryError: the store does not have the query.
-        EpochGoneError: there is no epoch to rehearse from.
-        NotReplayableError: the input of a rehearsed epoch is gone.
-        InvalidArgumentError: an argument is invalid.
-
-    Example:
-        >>> report = ss.Checkpoint("checkpoints/delays").check(build_query, store="store")  # doctest: +SKIP
-        >>> if not report:
-        ...     print(report)  # doctest: +SKIP
+    :meth:`streamstate.Checkpoint.check` describes the arguments and errors.
     """
     from streamstate.replay.stepping.query_sources import check_streaming
     from streamstate.snapshots.spark.session import given_session, running_session

@@ -40,49 +40,7 @@ def migrate(
 ) -> WrittenCheckpoint:
     """Make a checkpoint for a changed query from the state of a stopped one. The old checkpoint is only read.
 
-    The new checkpoint has the old one's offsets and watermark: the changed query reads next what the old one would
-    have read next. Its state is what the mapping makes of the old state, whose tables have the columns that
-    ``%state`` shows. Where the mapping is obvious, it can be left out: a column that is added, dropped, renamed or
-    widened, a key that loses a column, or no change at all but of the state store, the number of partitions, or the
-    version of Spark.
-
-    Spark's executors write the state, read it back, and compare every row. Then an epoch of the changed query is run
-    from a copy of the checkpoint, without a sink.
-
-    Args:
-        checkpoint: the ``checkpointLocation`` of the query before the change.
-        build_query: returns the streaming DataFrame of the changed query. Start it with ``to`` as its checkpoint.
-        to: where the new checkpoint goes; it must not exist yet. It appears there once it is complete.
-        mapping: for each new state table, SQL over the old ones (``{"op0": "SELECT carrier, sum(count) AS count FROM
-            op0 GROUP BY carrier"}``), or a function of the old ones' frames by name. For tables that are left out,
-            :meth:`Checkpoint.propose_mapping` says what is done.
-        mode: the changed query's output mode: "append", "update" or "complete".
-        store: the store that the query is captured into: the plan that is recorded there says which aggregate each
-            column belongs to, and what it was computed from.
-        sources: if their number or order changed: for each source of the changed query, the number of the old one that
-            it continues, counted from 0; None: it is new, and begins at its beginning. Sources with names are matched
-            by name.
-        progress: called with a message and the completed share of the work, from 0 to 1.
-
-    Returns:
-        The checkpoint; it can be passed wherever a checkpoint's path can.
-
-    Raises:
-        NotACheckpointError: ``checkpoint`` is not a checkpoint.
-        UnknownQueryError: the store does not have the query.
-        QueryError: the query is running, or Spark cannot run the changed query.
-        CheckpointError: the last epoch was begun and not committed.
-        StateWriteError: ``to`` exists already, the mapping is not obvious, the rows are not those of the new state, or
-            what Spark reads back differs.
-        InvalidArgumentError: ``sources`` does not fit the queries.
-        InvalidSQLError: the SQL of the mapping is invalid.
-        UnsupportedStateError: Spark cannot write this kind of state.
-
-    Example:
-        >>> by_carrier = {"op0": "SELECT carrier, sum(count) AS count FROM op0 GROUP BY carrier"}
-        >>> by_route = ss.Checkpoint("checkpoints/by_route")  # doctest: +SKIP
-        >>> by_route.migrate(build, to="checkpoints/by_carrier", mapping=by_carrier).rows  # doctest: +SKIP
-        {'op0': 14}
+    :meth:`streamstate.Checkpoint.migrate` describes the arguments and errors.
     """
     began, target, report = time.monotonic(), location(os.fspath(to)), progress or silent
     query = TargetQuery.of(build_query, mode)

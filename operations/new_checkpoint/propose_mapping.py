@@ -40,31 +40,7 @@ def propose_mapping(
 ) -> ProposedMapping:
     """Propose a mapping for each state table of the changed query, without writing anything.
 
-    A notebook shows the old and the new columns side by side, the SQL, and a few old rows with what becomes of them.
-    Unless ``whole`` is set, at most 10,000 rows of each old table are read, so a preview of a large state is quick.
-
-    Args:
-        checkpoint: as for :meth:`Checkpoint.migrate`; the query may be running.
-        build_query: as for :meth:`Checkpoint.migrate`.
-        mapping: as for :meth:`Checkpoint.migrate`. It is shown in place of a proposal, with what is wrong with it.
-        mode: as for :meth:`Checkpoint.migrate`.
-        store: as for :meth:`Checkpoint.migrate`.
-        rows: how many new rows to show, 0 to read no state at all.
-        whole: read the whole state: count its rows, look for doubled keys in all of it, and show rows that many old
-            rows become with all of these.
-
-    Returns:
-        A proposal for each table, in a sequence. Where the mapping is not obvious, its ``problem`` says why.
-
-    Raises:
-        NotACheckpointError: ``checkpoint`` is not a checkpoint.
-        UnknownQueryError: the store does not have the query.
-        QueryError: Spark cannot run the changed query.
-        UnknownTableError: the mapping names a state table that the changed query does not have.
-
-    Example:
-        >>> ss.Checkpoint("checkpoints/by_route").propose_mapping(build_by_carrier)[0].sql  # doctest: +SKIP
-        'SELECT carrier, sum(count) AS count FROM op0 GROUP BY carrier'
+    :meth:`streamstate.Checkpoint.propose_mapping` describes the arguments and errors.
     """
     whole_number(rows, "rows", least=0)
     given = mapping or {}

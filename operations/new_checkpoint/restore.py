@@ -56,50 +56,7 @@ def restore(
 ) -> WrittenCheckpoint:
     """Make a checkpoint that can run from a captured epoch, even if Spark has purged it or its state is damaged.
 
-    The state comes from the store. The rest comes from the query's checkpoint: its settings, the schemas of its state,
-    and the log of the files that it has read, which Spark keeps for all epochs. The checkpoint is only read. The store
-    says where it is, so name it with ``checkpoint`` for a store that you do not trust, or if it was moved.
-
-    With ``build_query``, the checkpoint may be gone, as when only the store was copied: the query's code says what its
-    state looks like, and the store which offsets and files it had read. The settings are those of the session. An epoch
-    of the query is then run from a copy, without a sink.
-
-    The new checkpoint is a fork: it has its own query id, and runs the epoch after the snapshot's next. Spark's
-    executors write its state, read it back with Spark's own state reader, and compare every row with the store's. Its
-    state is in RocksDB, also if the query's was not.
-
-    Args:
-        snapshot: the snapshot, or a history for its newest epoch.
-        to: where the checkpoint goes; it must not exist yet. It appears there once it is complete.
-        build_query: returns the query's streaming DataFrame, with the code that it had; then its checkpoint is not
-            read.
-        checkpoint: the query's checkpoint; by default where the store says. Not with ``build_query``.
-        offsets: with ``build_query``, what each source had read if the store cannot say it, as for :func:`bootstrap`;
-            None for a source: as the store says. The store knows the number and a digest of the files that an epoch had
-            read, and looks for them among the oldest in the source's folder. So name them if some have since been
-            deleted, moved, or written again.
-        mode: with ``build_query``, the query's output mode: "append", "update" or "complete".
-        spark: the session to use; by default that of ``build_query``, the running one, or an embedded one.
-        progress: called with a message and the completed share of the work, from 0 to 1.
-
-    Returns:
-        The checkpoint; it can be passed wherever a checkpoint's path can.
-
-    Raises:
-        StateWriteError: ``to`` exists already, what Spark reads back differs, or the files that were read are not
-            found.
-        EpochGoneError: neither the store nor the checkpoint knows the watermark after the epoch, or its offsets.
-        NotACheckpointError, CheckpointReplacedError: the query's checkpoint no longer exists; pass ``build_query``.
-        InvalidArgumentError: the code has other sources than the epoch, or there is a checkpoint beside the code.
-        UntrustedStoreError, UntrustedCheckpointError: the store or the checkpoint names something outside of it, or
-            code that reading its state would load.
-        NotReplayableError: the log of a file source no longer says which files had been read by then.
-        UnsupportedStateError: Spark cannot write this kind of state, or the code's state has other columns.
-
-    Example:
-        >>> again = store["delays"].at(3).restore(to="checkpoints/delays_3")  # doctest: +SKIP
-        >>> again.epoch, again.rows  # doctest: +SKIP
-        (3, {'op0': 1540})
+    :meth:`streamstate.Snapshot.restore` describes the arguments and errors.
     """
     began = time.monotonic()
     taken = snapshot.live() if isinstance(snapshot, History) else snapshot

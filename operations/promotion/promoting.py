@@ -39,32 +39,7 @@ def promote(
 ) -> Promotion:
     """Let a fork take the place of a stopped query, after an epoch that both have committed.
 
-    The fork's state becomes the state of the checkpoint ``over``, which keeps its query id: the sink and the captured
-    history remain the same query's. The old checkpoint is kept beside it, and the fork stays as it is. The next epoch
-    is planned already, without input: a process that still uses the old checkpoint finds it taken, and fails.
-
-    Start the query from ``over`` afterwards, with the fork's code. If the process is killed, the next promotion, or the
-    next start by this library, completes the switch or reverses it.
-
-    Args:
-        fork: the fork that :func:`fork` returned, or the path of a checkpoint whose query reads the same sources.
-        over: the checkpoint to replace: the fork's original.
-        spark: the session to use; by default the running one, or an embedded one.
-        progress: called with a message and the completed share of the work, from 0 to 1 (None: not known).
-
-    Returns:
-        How the states differ, where the old checkpoint is, and the way back.
-
-    Raises:
-        NotACheckpointError, CheckpointError: one of the two is not a checkpoint, or has no committed epoch.
-        QueryError: one of the queries is running, or another process is promoting.
-        PromotionError: the fork is ahead or behind, has read other input, or is of another query; an epoch was begun
-            and not committed; or the file system cannot rename folders in one step. Nothing was changed.
-
-    Example:
-        >>> promotion = ss.Checkpoint("checkpoints/what_if").promote(over="checkpoints/delays")  # doctest: +SKIP
-        >>> promotion.epoch, promotion.kept  # doctest: +SKIP
-        (41, 'checkpoints/delays.before-promotion-41')
+    :meth:`streamstate.Checkpoint.promote` describes the arguments and errors.
     """
     path, spark, say = location(os.fspath(over)), given_session(spark), progress or silent
     fork_path = location(os.fspath(fork))

@@ -95,23 +95,7 @@ def rescale_advice(
 ) -> RescaleAdvice:
     """Suggest how many partitions a query's state should have.
 
-    Args:
-        history: the query's captured history; nothing else is needed.
-        query: the query, if it runs in this process; its timings are then taken into account.
-        cores: how many tasks can run at once; by default those of the running session, or the cores of this machine.
-        rows_per_partition: how many rows of state one task should hold at most.
-
-    Returns:
-        The suggested number, with reasons.
-
-    Raises:
-        UnknownEpochError: no epoch has been captured yet.
-        InvalidArgumentError: ``cores`` or ``rows_per_partition`` is not an integer of at least 1.
-
-    Example:
-        >>> rescale_advice(store["delays"], cores=8)  # doctest: +SKIP
-        8 partitions instead of 2.
-          8 tasks can run at once, but 2 partitions keep only 2 of them busy.
+    :meth:`streamstate.Checkpoint.rescale_advice` describes the arguments and errors.
     """
     if cores is not None:
         whole_number(cores, "cores")

@@ -37,32 +37,7 @@ def rescale(
 ) -> RescaleReport:
     """Repartition the state of a stopped query, into more or fewer partitions.
 
-    Spark rewrites the state as one more epoch, which reads no input. Every state table is then compared with its
-    previous contents, key by key. If anything fails, or you interrupt the call, the checkpoint is restored byte for
-    byte; if the process is killed, the next rescale (or the next start in a notebook) restores it. Afterwards the query
-    continues from its checkpoint as usual, with the new number of tasks.
-
-    Args:
-        checkpoint: the query's ``checkpointLocation``.
-        partitions: the new number of partitions, at least 1.
-        spark: the session to use; by default the running one, or an embedded one.
-        progress: called with a message and the completed share of the work, from 0 to 1 (None: not known).
-
-    Returns:
-        A report with the new epoch, the rows of each table, their distribution before and after, and the time taken.
-
-    Raises:
-        NotACheckpointError: ``checkpoint`` is not a checkpoint.
-        QueryError: the query is running.
-        CheckpointError: the query's last epoch was not committed.
-        NoStateError: the query keeps no state.
-        UnsupportedStateError: Spark cannot repartition this kind of state.
-        InvalidArgumentError: ``partitions`` is invalid, or is the current number.
-        RescaleError: Spark failed, or the new state differs; the checkpoint is unchanged.
-
-    Example:
-        >>> ss.Checkpoint("checkpoints/delays").rescale(8).partitions  # doctest: +SKIP
-        (2, 8)
+    :meth:`streamstate.Checkpoint.rescale` describes the arguments and errors.
     """
     began = time.monotonic()
     whole_number(partitions, "partitions")

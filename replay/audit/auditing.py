@@ -58,38 +58,7 @@ def audit(
 ) -> Audit:
     """Check whether a query is deterministic: run its epochs again, and compare every state with the recorded one.
 
-    Each replay is a separate fork that starts with the recorded state before the first epoch, and reads what each epoch
-    read. One more replay runs with another number of partitions. Every state table is compared at every epoch, by
-    fingerprint first and, if those differ, key by key. The original is only read.
-
-    Args:
-        build_query: returns the streaming DataFrame, with the code that the query ran.
-        checkpoint: the query's ``checkpointLocation``.
-        epochs: the epochs to replay: ``"40..60"`` (both ends included; ``"40.."`` and ``"..60"`` are open), a range, or
-            the first and the last epoch; by default all that the checkpoint still has.
-        replays: the number of replays with the recorded number of partitions, at least 1. With two, a random difference
-            can be distinguished from a repeatable one.
-        partitions: the number of partitions of the additional replay; by default one more than recorded.
-        store: a store that has the query, or into which it is captured; by default a temporary one.
-        directory: a folder to keep the replays' checkpoints and histories in; by default they are deleted.
-        mode: the output mode.
-        spark: the session; by default the running one, or an embedded one.
-        progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
-
-    Returns:
-        The result, with ``.clean`` and ``.first`` (epoch, table, key, column, both values, likely causes).
-
-    Raises:
-        InvalidArgumentError: an argument is invalid.
-        NotACheckpointError, NoStateError: there is no checkpoint, or it holds no state.
-        EpochGoneError: the checkpoint does not have all these epochs, or the state before the first.
-        UnknownEpochError: the store has a gap among them.
-        NotReplayableError: a source cannot be read again.
-        QueryError: the query fails in a replay.
-
-    Example:
-        >>> audit = ss.Checkpoint("checkpoints/delays").audit(build, epochs="40..60")  # doctest: +SKIP
-        >>> audit.clean, audit.first  # doctest: +SKIP
+    :meth:`streamstate.Checkpoint.audit` describes the arguments and errors.
     """
     active = given_session(spark)
     original = CheckpointFiles(location(os.fspath(checkpoint)), active)

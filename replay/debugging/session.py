@@ -277,24 +277,7 @@ def debug(
 ) -> DebugSession:
     """Start a session at an epoch of a query, to step from there, forward and back.
 
-    Args:
-        build_query: returns the streaming DataFrame.
-        original: the query's checkpoint; it is only read.
-        at: the epoch to start at; by default the oldest one that can be forked.
-        directory: where the branches' checkpoints go; by default a folder that :meth:`DebugSession.close` deletes.
-        store: where the branches' epochs are captured; by default a store in that folder.
-        name: the name of the branches: ``name``, ``name_2``, …; by default ``debug_`` and the original's folder.
-        mode: the output mode.
-        spark: the session; by default the running one, or an embedded one.
-
-    Raises:
-        NotACheckpointError, EpochGoneError, ForkError, NoStateError: as :meth:`streamstate.Checkpoint.fork`.
-        InvalidNameError: ``name`` is not a valid name.
-
-    Example:
-        >>> with ss.Checkpoint("checkpoints/delays").debug(build, at=12) as session:  # doctest: +SKIP
-        ...     session.run_until("max_delay > 300")
-        ...     session.back()
+    :meth:`streamstate.Checkpoint.debug` describes the arguments and errors.
     """
     path = location(os.fspath(original))
     prefix = check_name(name) if name is not None else name_from(f"debug_{path.rsplit('/', 1)[-1]}")

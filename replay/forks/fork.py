@@ -103,55 +103,7 @@ def fork(
 ) -> NewFork:
     """Make a checkpoint that stands exactly where another one stood at one of its epochs.
 
-    The original may be running, here or elsewhere: it is only read. On the same local disk, state files are hard
-    links, so that a fork takes almost no space; elsewhere only the files that make up the state at that epoch are
-    copied. The fork is a separate query with its own id: started with the same code and another sink, it runs epoch
-    ``at + 1`` next. When it is captured (:func:`capture`, :func:`follow`), the store records its parent and the epoch.
-
-    Args:
-        checkpoint: the original's ``checkpointLocation``.
-        new_checkpoint: where the fork goes; it must not exist yet.
-        at: the last epoch that both share; by default the newest committed one.
-        partitions: the number of partitions of the fork's state, if it should differ from the original's. Spark's
-            executors rewrite the state at the same epoch, and the fork is compared with the original row by row. Only
-            for RocksDB state stores. Operators that always work in a single partition (a limit, an aggregation without
-            keys) stay as they are.
-        edit: changes to the fork's state: SQL (``UPDATE``, ``DELETE``, ``INSERT … VALUES``) over the columns of a state
-            table, an :class:`Edit`, or a sequence of these, applied in order. Times without a zone are UTC. Spark's
-            executors evaluate and write them, and the fork is compared with what they make of the original, row by
-            row. Supported for all operators but a limit and joins in state format 4, in RocksDB state stores.
-        shared: shared variables that the fork begins with, where the original has none: its next epoch is bound to
-            their newest versions. Start it with the same variables: ``ss.start(…, shared=…)``.
-        verify: how the fork is compared with the original before it is returned. ``"files"``: the same files, with the
-            same contents, make up its state. ``"rows"``: Spark's state reader also finds the same rows in both.
-        spark: the session for checkpoints that are not on the local disk, and for ``verify="rows"``; by default the
-            running one, or an embedded one.
-        progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
-
-    Returns:
-        The fork; it can be passed wherever a checkpoint's path can.
-
-    Raises:
-        NotACheckpointError: ``checkpoint`` is not a checkpoint.
-        EpochGoneError: the epoch was never committed, or Spark has purged it; the message names the nearest ones.
-        InvalidArgumentError: ``partitions`` is not a positive integer, or an edit is invalid: it matches no row, its
-            values do not fit, it sets a key, or it adds a row that exists.
-        UnknownTableError: an edit names a state table that does not exist.
-        UnknownColumnError: an edit names a column that does not exist.
-        UntrustedCheckpointError: a file of the original names, or links to, something outside the checkpoint.
-        UnsupportedStateError: Spark cannot rewrite the state; the message says what it can rewrite.
-        ForkError: ``new_checkpoint`` exists already, or the fork turned out to differ from the original.
-        NoStateError: the query keeps no state.
-        NotReplayableError: the log of a file source no longer says which files had been read by then.
-
-    Example:
-        >>> fork = ss.Checkpoint("checkpoints/delays").fork("checkpoints/what_if", at=12)  # doctest: +SKIP
-        >>> fork.epoch  # doctest: +SKIP
-        12
-        >>> wider = ss.Checkpoint("checkpoints/delays").fork("checkpoints/wider", at=12, partitions=8)  # doctest: +SKIP
-        >>> zero = "UPDATE op0 SET max = 0 WHERE carrier = 'HA'"
-        >>> ss.Checkpoint("checkpoints/delays").fork("checkpoints/zero", at=12, edit=zero).edited_rows  # doctest: +SKIP
-        1
+    :meth:`streamstate.Checkpoint.fork` describes the arguments and errors.
     """
     # Check the arguments before starting Spark.
     if partitions is not None:

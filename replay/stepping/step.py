@@ -47,47 +47,7 @@ def step(
 ) -> StepReport:
     """Run exactly the next epoch of a fork, or the next few, one at a time, with the original's input.
 
-    Each epoch reads what the original's epoch of the same number read, from the same source offsets, with the same
-    batch boundaries and processing time. Nothing is written to the original or to its sink.
-
-    Args:
-        build_query: returns the streaming DataFrame: the original's code, or a changed version to try out.
-        checkpoint: the fork that :func:`fork` returned, or its path.
-        original: the checkpoint that the fork follows; by default the one it was forked from.
-        epochs: the maximum number of epochs to run.
-        until: stop after the epoch in which this becomes true: an SQL condition on the rows that changed
-            (``"max_delay > 300"``; ``"op0_left.v > 3"`` names the table if there are several), a key that changed
-            (``{"carrier": "HA"}``), or a function of the report so far. With ``"error"``, an error in the query's own
-            code is reported instead of raised.
-        mode: the output mode.
-        store: a store to capture each epoch into.
-        name: the fork's name in the store; by default its folder's name.
-        new_input: when the original has no further epoch, continue with the input that its sources have now.
-        spark: the session; by default the running one, or an embedded one.
-        progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
-        sink: where the fork's results go: ``"noop"`` discards them; ``"FORMAT:PATH"`` writes each epoch to a folder
-            ``epoch=N`` of a folder that only this fork writes to.
-        watermark: ``"own"``: computed by the fork's epochs, so that changed code may change it; ``"original"``: the
-            original's. By default ``"own"`` if the query has one watermark. If it has several, ``"original"``, because
-            Spark forgets the parts of a combined watermark when a query restarts.
-        shared: values for shared variables, by name, to see what would have happened: ``{"limit": 45}``. All others are
-            what the original's epochs saw. The values become versions of the fork's own branch.
-
-    Returns:
-        What was run, why it stopped, and what changed. An interrupt leaves the fork at a committed epoch.
-
-    Raises:
-        QueryError: the fork's query is running, or the query failed; the fork stays at its last committed epoch.
-        NotReplayableError: the epoch's input can no longer be read; the message names the files or offsets.
-        EpochGoneError: the original has purged what describes the epoch.
-        ForkError: the checkpoint is not a fork and no original was given, or the query or its sink does not fit.
-        InvalidArgumentError: an argument is invalid.
-
-    Example:
-        >>> fork = ss.Checkpoint("checkpoints/delays").fork("checkpoints/what_if", at=12)  # doctest: +SKIP
-        >>> report = fork.step(build, epochs=5, until="max_delay > 300")  # doctest: +SKIP
-        >>> report.stopped, report.epoch  # doctest: +SKIP
-        ('breakpoint', 15)
+    :meth:`streamstate.Checkpoint.step` describes the arguments and errors.
     """
     limit = whole_number(epochs, "epochs")
     point = breakpoint_at(until)

@@ -39,46 +39,7 @@ def capture(
 ) -> CaptureReport:
     """Bring a store up to date with a query's checkpoint, once.
 
-    The query may be running, here or on another cluster, or be stopped: capture only reads its checkpoint. Every epoch
-    committed since the last capture becomes a snapshot. Capturing again, or twice at the same time, changes nothing.
-
-    Changes and whole states are decoded from the checkpoint's files, without Spark and Java. Snapshots of RocksDB,
-    which whole states need (where captured epochs begin, after a gap, timers, without changelog files), are read with
-    the extra ``sidecar``. Spark reads what that does not cover: tables that the report names in ``by_spark``.
-
-    Args:
-        checkpoint: the query's ``checkpointLocation``: a path, an object store's URI (``s3a://``, ``gs://``,
-            ``abfss://``), or any URI that Spark can read.
-        store: the store's folder, or an object store's URI; created if it does not exist.
-        name: the query's name in the store. Default: the name it already has there, or the checkpoint folder's.
-        fallback: the name of a query that has none in the store yet. Default: the checkpoint folder's.
-        verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"`` in the store's life
-            and after a change of the state's format or of the version of Spark, a ``"sample"``, ``"all"``, or
-            ``"never"``. A table that differs is captured by Spark, and named in the report.
-        spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
-        storage_options: deltalake's options for reaching the object store of ``store`` and of ``checkpoint``, such as
-            ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
-        progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
-
-    Returns:
-        The epochs captured now, the gaps, and the number of change rows written.
-
-    Raises:
-        NotACheckpointError: ``checkpoint`` is not the checkpoint of a streaming query.
-        NoStateError: the query keeps no state.
-        DamagedCheckpointError: a file of the checkpoint is damaged; intact epochs before it are captured.
-        InvalidNameError: ``name`` cannot name a folder and an SQL relation.
-        NameTakenError: ``name`` belongs to another query.
-        InvalidArgumentError: ``verify`` is not one of these.
-        CaptureError: the state cannot be read.
-        MissingDependencyError, JavaNotFoundError: Spark is needed, and it or Java is not installed.
-        NotAStoreError: ``store`` is at, in or above a query's checkpoint.
-        SparkConnectError: Spark is needed, and this process uses Spark Connect.
-        StoreError: the store cannot be reached or written.
-
-    Example:
-        >>> ss.Checkpoint("checkpoints/delays").capture("store").epochs  # doctest: +SKIP
-        (0, 1, 2)
+    :meth:`streamstate.Checkpoint.capture` describes the arguments and errors.
     """
     capturer = capturer_for(
         checkpoint, store, name, spark, fallback=fallback, verify=verify, storage_options=storage_options

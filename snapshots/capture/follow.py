@@ -75,37 +75,7 @@ def follow(
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
-    The plan of a query that runs in this process is recorded in the store, which then can show the query's result.
-
-    Args:
-        query_or_checkpoint: a running ``StreamingQuery``, or any query's ``checkpointLocation``, as for
-            :meth:`streamstate.Checkpoint.capture`.
-        store: the store's folder, or an object store's URI; created if it does not exist.
-        name: the query's name in the store. Default: the name it already has there, the ``StreamingQuery``'s, or the
-            checkpoint folder's.
-        every: capture once this many epochs wait, or once this much time has passed (a ``timedelta``, or a string such
-            as "10s" or "2m"). Each of the epochs becomes a snapshot whatever the interval.
-        verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"``, a ``"sample"``,
-            ``"all"``, or ``"never"``, as for :meth:`streamstate.Checkpoint.capture`.
-        spark: the session to read with. Default: the running one, or a new embedded one if Spark is needed.
-        storage_options: deltalake's options for reaching the object store of the store and of the checkpoint, such as
-            ``{"AWS_REGION": "eu-central-1"}``; the rest comes from the environment.
-        on_pass: called in the background after each pass, with the report of the epochs that it captured or with the
-            exception that it failed with. It has to return quickly.
-
-    Returns:
-        The capture, with ``.status``, ``.wait(epoch, timeout)`` and ``.stop()``. If it was given a ``StreamingQuery``,
-        it ends once the query has ended and all its committed epochs are captured.
-
-    Raises:
-        NotACheckpointError, InvalidNameError, NameTakenError, InvalidArgumentError: as
-            :meth:`streamstate.Checkpoint.capture`.
-            Later errors show in ``.status`` and are raised by ``.wait``.
-
-    Example:
-        >>> capture = ss.Checkpoint(query).follow("store", "delays")  # doctest: +SKIP
-        >>> capture.wait(epoch=3, timeout=60)  # doctest: +SKIP
-        3
+    :meth:`streamstate.Checkpoint.follow` describes the arguments and errors.
     """
     capture = following(
         query_or_checkpoint, store, name, every=every, verify=verify, spark=spark, storage_options=storage_options,

@@ -121,33 +121,7 @@ def export(
 ) -> ExportReport:
     """Write epochs of a state table as an ordinary Delta table whose versions are those epochs.
 
-    Version i holds exactly the state at the i-th epoch: the key columns, then the value columns. The metadata of its
-    commit names the epoch, its source offsets, its watermark and when it was committed. A repeated export continues
-    after the last version, whether the export was killed or more epochs have been captured since.
-
-    Args:
-        store: the store's path.
-        name: the query.
-        path: the folder or URI of the Delta table.
-        table: the state table; optional if there is only one.
-        epochs: epochs and ranges of them, such as ``"3,5,10..20"`` (both ends included) or ``[3, 5, range(10, 21)]``; a
-            range means the captured epochs in it. Default: all captured epochs.
-        storage_options: deltalake's options, if the store and the table are on an object store.
-        progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
-
-    Returns:
-        The epochs that the table holds now, and what was written.
-
-    Raises:
-        NotAnExportError: ``path`` holds something else, or other epochs.
-        NotAStoreError: ``path`` is in or above a query's checkpoint.
-        UnknownQueryError, UnknownTableError, UnknownEpochError: the query, table or epoch does not exist.
-        StoreError: the table cannot be written; its existing versions are complete.
-
-    Example:
-        >>> ss.open_store("store")["delays"].export("exported", epochs=[3, 5, range(10, 21)]).epochs  # doctest: +SKIP
-        (3, 5, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
-        >>> DeltaTable("exported", version=1).to_pandas()  # doctest: +SKIP
+    :meth:`streamstate.History.export` describes the arguments and errors.
     """
     source = _source(Layout.at(store, storage_options), name, table)
     target = Place(location(str(path)), storage_options)

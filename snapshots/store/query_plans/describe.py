@@ -32,29 +32,7 @@ def describe(
 ) -> None:
     """Record the plan of a query that was captured without it, so that the store can show the query's result.
 
-    In this process, the input of its epochs can then be read, too: see :meth:`streamstate.History.inputs`.
-
-    A query that :func:`streamstate.start`, ``%%stream`` or :meth:`streamstate.Checkpoint.follow` found running in
-    their own
-    process needs no description.
-
-    Args:
-        store: the store.
-        name: the query's name in it.
-        build_query: returns the streaming DataFrame of the query. It is planned, not started.
-        mode: the query's output mode: "append", "update" or "complete". It may be left out if Spark accepts only one,
-            if it makes no difference, or if an earlier plan of the query has been recorded.
-        since: the first epoch that ran with this plan.
-        storage_options: deltalake's options for a store in an object store.
-
-    Raises:
-        NotAStoreError, UnknownQueryError: the store or the query does not exist.
-        QueryError: ``build_query`` does not return the query's streaming DataFrame: it has other operators, or its
-            state other columns. Or Spark refuses it in this output mode.
-        InvalidArgumentError: the output mode has to be given, or another argument is invalid.
-
-    Example:
-        >>> ss.open_store("store")["delays"].describe(lambda: flights.groupBy("carrier").avg("delay"))  # doctest: +SKIP
+    :meth:`streamstate.History.describe` describes the arguments and errors.
     """
     layout = Layout.at(store, storage_options)
     required_query(layout, name)

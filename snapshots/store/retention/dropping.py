@@ -79,35 +79,7 @@ def retain(
 ) -> RetentionReport:
     """Drop older epochs of a query; the kept ones read exactly as before.
 
-    An epoch is kept if ``last``, ``since`` or ``one_in`` keeps it; the newest captured one always is. The changes of
-    dropped epochs are folded into the next kept one. Captures and readers, here or in other processes, are not
-    disturbed: a snapshot that is held keeps its rows, and files that leave a table stay on disk for the grace period. A
-    run that is killed does no harm, and the next one finishes its work. Of input that was recorded with the query,
-    what neither a kept epoch nor a fork needs is dropped too.
-
-    Args:
-        store: the store's path.
-        name: the query.
-        last: keep this many of the newest captured epochs.
-        since: keep epochs committed since then: a timezone-aware datetime, or how long ago, as a ``timedelta`` or a
-            string such as "2d" or "3h".
-        one_in: of the others, keep the first in each interval of this many epochs: 10 keeps 0, 10, 20 and so on.
-        grace: how long files that left the tables are kept on disk for their readers, in whole hours.
-        dry_run: only report what would be dropped.
-        storage_options: deltalake's options for reaching an object store.
-        progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
-
-    Returns:
-        The dropped epochs and how much was freed.
-
-    Raises:
-        InvalidArgumentError: an argument is invalid, or none says what to keep.
-        NaiveTimestampError: ``since`` has no time zone.
-        NotAStoreError, UnknownQueryError: the store or the query does not exist.
-        StoreError: the store cannot be written; every epoch that it lists can still be read.
-
-    Example:
-        >>> ss.open_store("store")["delays"].retain(last=1000, one_in=100, dry_run=True)  # doctest: +SKIP
+    :meth:`streamstate.History.retain` describes the arguments and errors.
     """
     policy = _policy(last, since, one_in)
     layout = Layout.at(store, storage_options)

@@ -42,24 +42,7 @@ def compact(
 ) -> list[CompactedTable]:
     """Merge the small files of a query's tables, sort them by key, and delete those past their grace period.
 
-    Every epoch reads as before. Background captures compact by themselves from time to time.
-
-    Args:
-        store: the store's directory or URI.
-        name: the query.
-        storage_options: deltalake's options for a store in an object store.
-        progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
-
-    Returns:
-        Files and bytes of each table, before and after.
-
-    Raises:
-        NotAStoreError, UnknownQueryError: the store or the query does not exist.
-        StoreError: a table cannot be written; it is unchanged.
-
-    Example:
-        >>> [table.files_after for table in ss.open_store("store")["delays"].compact()]  # doctest: +SKIP
-        [1, 1]
+    :meth:`streamstate.History.compact` describes the arguments and errors.
     """
     layout = Layout.at(store, storage_options)
     required_query(layout, name)
