@@ -76,7 +76,7 @@ class ColumnPair:
     how: str = ""
     """The derivation of the new one from the old one, in a few words."""
     wrong: bool = False
-    """Whether the derivation is unknown."""
+    """True if the derivation is unknown."""
 
     @property
     def change(self) -> str:

@@ -86,7 +86,7 @@ class Histories(Protocol):
 
     @property
     def layout(self) -> Layout:
-        """Where its tables are."""
+        """The location of its tables."""
 
     def __getitem__(self, name: str, /) -> History:
         """One query's history."""

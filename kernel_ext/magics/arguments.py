@@ -58,7 +58,7 @@ class Argument:
     completes: Completes
     choices: tuple[str, ...]
     values: int | None
-    """How many values it takes; None for any number."""
+    """The number of values that it takes; None for any number."""
     suggestions: tuple[str, ...] = ()
     """Values to suggest if others are valid too."""
 
