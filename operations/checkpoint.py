@@ -7,7 +7,7 @@ The methods here are thin: each loads the function that does the work when it is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streamstate.replay.stepping.breakpoints import Until
     from streamstate.replay.stepping.fork_runner import Watermark
     from streamstate.replay.stepping.step_report import StepReport
+    from streamstate.snapshots.calls.checks import BuildQuery
     from streamstate.snapshots.calls.progress_callback import ProgressCallback
     from streamstate.snapshots.capture.epoch_commit import CaptureReport
     from streamstate.snapshots.capture.feed import Verify
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
     from streamstate.state_inspect import Store
     from streamstate.variables.shared_variable import SharedVariable
-
-    BuildQuery = Callable[[], DataFrame]
 
 
 class Checkpoint(os.PathLike[str]):

@@ -46,7 +46,7 @@ def epoch_frame(checkpoint: CheckpointFiles) -> pd.DataFrame:
                 None if planned is None else planned.began_at,
                 checkpoint.committed_at(epoch),
                 None if planned is None else planned.watermark,
-                None if planned is None else checkpoint.partitions(epoch),
+                None if planned is None else planned.partitions,
                 None if planned is None else json.dumps(planned.sources),
                 {} if planned is None else _in_words(planned, known),
             )

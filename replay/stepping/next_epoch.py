@@ -20,7 +20,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
-from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS, PlannedEpoch
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.source_progress import source_batch
 
 _OFFSETS, _WATERMARK, _NEXT_WATERMARK = "offsets", "batchWatermarkMs", "nextBatchWatermarkMs"
@@ -75,7 +75,7 @@ def next_epoch(
             f"Fork at epoch {number + 1} or later to continue."
         )
     if committed and original.repartitioned(number):
-        return NextEpoch(number, "none", partitions=int(planned.conf[SHUFFLE_PARTITIONS]))
+        return NextEpoch(number, "none", partitions=planned.partitions)
     before = fork.planned(number - 1)
     behind = before or replace(planned, offsets=(None,) * len(planned.offsets))
     _check_follows(original, fork, folder, number - 1, behind)

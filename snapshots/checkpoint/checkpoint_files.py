@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from streamstate.errors import CheckpointReplacedError, DamagedCheckpointError, NotACheckpointError
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, legacy_operators
-from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS, PlannedEpoch, parse_commit, parse_plan
+from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
 from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord, promotion_in
 from streamstate.snapshots.checkpoint.source_progress import sources_after
 from streamstate.snapshots.checkpoint.state_files import StoreFiles
@@ -265,8 +265,7 @@ class CheckpointFiles(os.PathLike[str]):
     def partitions(self, epoch: int) -> int | None:
         """Return the number of state partitions at an epoch; None once Spark has purged that information."""
         planned = self.planned(epoch)
-        count = planned.conf.get(SHUFFLE_PARTITIONS) if planned else None
-        return None if count is None else int(count)
+        return None if planned is None else planned.partitions
 
     def begun(self) -> list[int]:
         """Return the planned epochs, committed or not, ascending."""
@@ -278,11 +277,7 @@ class CheckpointFiles(os.PathLike[str]):
         The first epoch pins the number of partitions; only Spark's offline repartitioning changes it.
         """
         before, after = self.readable_plan(epoch - 1), self.readable_plan(epoch)
-        return (
-            before is not None
-            and after is not None
-            and before.conf.get(SHUFFLE_PARTITIONS) != after.conf.get(SHUFFLE_PARTITIONS)
-        )
+        return before is not None and after is not None and before.partitions != after.partitions
 
     def skipped(self, epoch: int) -> bool:
         """Return whether the epoch was planned, never finished, and abandoned for a repartitioning after it.

@@ -54,6 +54,12 @@ class PlannedEpoch:
     """The version of the offset log."""
 
     @property
+    def partitions(self) -> int | None:
+        """The number of state partitions that the query is pinned to; None if the plan does not have it."""
+        count = self.conf.get(SHUFFLE_PARTITIONS)
+        return None if count is None else int(count)
+
+    @property
     def logs(self) -> tuple[str, ...]:
         """Each source's own folder in the checkpoint."""
         return tuple(f"sources/{source}" for source in self.names or range(len(self.offsets)))

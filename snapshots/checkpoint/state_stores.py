@@ -9,7 +9,6 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas, has_columns
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
-from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
 from streamstate.snapshots.checkpoint.state_files import SIDE_FOLDERS, StateChain, StateFile, StoreFiles
 from streamstate.snapshots.store.names import is_number
 
@@ -58,7 +57,7 @@ def state_stores(root: str, files: ReadableFiles, original: CheckpointFiles, epo
         epoch: the epoch; a state that once had more partitions leaves their folders behind.
     """
     planned = original.readable_plan(epoch)
-    partitions = int(planned.conf.get(SHUFFLE_PARTITIONS, 0)) if planned else 0
+    partitions = planned.partitions if planned else None
     for operator in numbers(files.names(f"{root}/state")):
         folder = f"{root}/state/{operator}"
         found = {

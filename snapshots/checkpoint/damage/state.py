@@ -21,7 +21,6 @@ from streamstate.snapshots.checkpoint.decoding.records import Records
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
 from streamstate.snapshots.checkpoint.decoding.store_history import StoreHistory
 from streamstate.snapshots.checkpoint.filesystem import inside
-from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
 from streamstate.snapshots.checkpoint.state_files import data_files
 from streamstate.snapshots.checkpoint.state_stores import StateStore, state_stores
 
@@ -63,7 +62,7 @@ class StateDamage:
         self._checkpoint = checkpoint
         self._reads = read
         self._left = _MOST_READ
-        self._stores: dict[str | None, list[StateStore]] = {}
+        self._stores: dict[int | None, list[StateStore]] = {}
         self._histories: dict[_Place, StoreHistory] = {}
         self._changes: dict[str, tuple[Damage | None, Records]] = {}
         self._snapshots: dict[str, Damage | None] = {}
@@ -100,7 +99,7 @@ class StateDamage:
 
     def _listed(self, epoch: int) -> list[StateStore]:
         planned = self._checkpoint.readable_plan(epoch)
-        partitions = planned.conf.get(SHUFFLE_PARTITIONS) if planned else None
+        partitions = planned.partitions if planned else None
         if partitions not in self._stores:
             path, files = self._checkpoint.path, self._checkpoint.files
             self._stores[partitions] = [*state_stores(path, files, self._checkpoint, epoch)]
