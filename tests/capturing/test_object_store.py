@@ -151,7 +151,7 @@ def test_an_inaccessible_store_is_an_error_within_seconds(
         ss.Checkpoint(counted[0], storage_options=options).capture(f"{bucket.uri}/none", "q")
     with pytest.raises(StoreError, match=f"(?s){message}.*storage_options"):
         ss.open_store(f"{bucket.uri}/none", storage_options=options)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
 
 
 def test_missing_buckets_and_stores_are_reported(bucket: Bucket) -> None:

@@ -15,8 +15,8 @@ from streamstate.command_line import main
 from streamstate.errors import DamagedCheckpointError, NoStateError
 from streamstate.state_inspect import History
 
-SECONDS = 5.0
-"""More than it takes on a busy machine; Spark's retries would take ten times as long."""
+SECONDS = 25.0
+"""More than it takes on a busy machine, less than Spark's retries."""
 EVERYTHING = (0, 1, 2, 3, 4, 5)
 REFUSED = {
     # kind and checkpoint: the epochs that are captured, and what the error says.
