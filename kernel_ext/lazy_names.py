@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streamstate.snapshots.spark.needing_spark import needing_spark
+from streamstate.snapshots.spark.connect import needing_spark
 
 
 def lazy_names(module: str, source: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:

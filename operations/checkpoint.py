@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.spark.needing_spark import needing_spark
+from streamstate.snapshots.spark.connect import needing_spark
 from streamstate.snapshots.store.names import name_from
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.epoch_range import epoch_list
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.bindings import binding_in_manifest
-from streamstate.snapshots.spark.needing_spark import needing_spark
+from streamstate.snapshots.spark.connect import needing_spark
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.delta.maintenance import GRACE
 from streamstate.snapshots.store.layout import MANIFEST

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 
 from streamstate.errors import InvalidArgumentError, NoResultError
-from streamstate.snapshots.spark.needing_spark import needing_spark
+from streamstate.snapshots.spark.connect import needing_spark
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner

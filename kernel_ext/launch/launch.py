@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError, first_line
+from streamstate.snapshots.spark.catalyst import keeps_state
 from streamstate.snapshots.spark.interrupted_calls import lasting_jobs
-from streamstate.snapshots.spark.keeping_state import keeps_state
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

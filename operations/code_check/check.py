@@ -26,7 +26,7 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import NextStart, next_start
-from streamstate.snapshots.spark.keeping_state import keeps_state
+from streamstate.snapshots.spark.catalyst import keeps_state
 from streamstate.snapshots.spark.output_modes import known_mode, mode_refusals
 from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame

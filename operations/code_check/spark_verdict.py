@@ -25,9 +25,7 @@ from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_contents import described
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
-from streamstate.snapshots.spark.current_time import at_time
-from streamstate.snapshots.spark.incremental import EpochClock, incremental
-from streamstate.snapshots.spark.restarting import pinned_session, state_ids
+from streamstate.snapshots.spark.incremental import EpochClock, at_time, incremental, pinned_session, state_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

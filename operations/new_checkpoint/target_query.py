@@ -11,9 +11,8 @@ from streamstate.replay.stepping.query_sources import QuerySource, check_replaya
 from streamstate.replay.stepping.run_batch import with_settings
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.checkpoint.filesystem import local_path
-from streamstate.snapshots.spark.incremental import EpochClock, incremental, pinned_settings
+from streamstate.snapshots.spark.incremental import FORMAT, EpochClock, incremental, pinned_settings
 from streamstate.snapshots.spark.output_modes import known_mode
-from streamstate.snapshots.spark.restarting import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

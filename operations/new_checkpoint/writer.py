@@ -33,7 +33,7 @@ from streamstate.snapshots.checkpoint.copying import OPERATOR_METADATA, with_sch
 from streamstate.snapshots.checkpoint.filesystem import Files, local_path
 from streamstate.snapshots.spark.escaped_paths import escaped_in, path_for_reader
 from streamstate.snapshots.spark.failures import innermost
-from streamstate.snapshots.spark.restarting import FORMAT
+from streamstate.snapshots.spark.incremental import FORMAT
 from streamstate.snapshots.spark.state_comparison import StateAt, TableDifference, differences_from
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.names import is_number

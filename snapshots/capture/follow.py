@@ -32,7 +32,7 @@ from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.capture.feed import Verify
 from streamstate.snapshots.capture.memory import give_back, plain_memory
 from streamstate.snapshots.capture.plan import CaptureInterval, Every
-from streamstate.snapshots.checkpoint.commit_log_time import CommitLogTime
+from streamstate.snapshots.checkpoint.commit_times import CommitLogTime
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.store.layout import Layout

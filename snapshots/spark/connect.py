@@ -1,11 +1,13 @@
-"""Spark Connect: its sessions, frames and queries have no JVM in this process, which some calls need."""
+"""What a call needs of Spark: that it is installed, and not Spark Connect, which has no JVM in this process."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import SparkConnectError
+from streamstate.errors import SparkConnectError, require_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,3 +45,19 @@ def require_classic(value: Any) -> None:
     """
     if any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(value).__mro__):
         raise SparkConnectError.needs_classic()
+
+
+@contextmanager
+def needing_spark() -> Iterator[None]:
+    """Turn a missing module into an error that names the extra to install; also a decorator.
+
+    Raises:
+        MissingDependencyError: PySpark is not installed.
+        SparkConnectError: only the client of Spark Connect is.
+    """
+    try:
+        yield
+    except ModuleNotFoundError:
+        require_extra("spark")  # what needs an extra when it is imported needs this one
+        refuse_connect()  # the package pyspark-client has no classic session
+        raise

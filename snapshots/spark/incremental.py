@@ -1,19 +1,25 @@
-"""Planning an epoch of a streaming query as Spark does. Nothing is run."""
+"""Planning an epoch of a streaming query as Spark does, with its time and its settings. Nothing is run.
+
+The first epoch after a restart also needs the settings that the query is pinned to, and the state's unique ids.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from streamstate.snapshots.spark.catalyst import scala_object
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.spark.catalyst import kind_of, scala_object
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime."
 METADATA = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_COMMIT_LOG_IS_READ_ONLY = True
 
 
 @dataclass(frozen=True)
@@ -91,3 +97,92 @@ def _described(spark: SparkSession, clock: EpochClock) -> dict[str, Any]:
     # Settings that nobody set come out as null, and planning fails on them.
     said["conf"] = {name: spark.conf.get(name) if value is None else value for name, value in said["conf"].items()}
     return said
+
+
+def has_current_time(jvm: Any, node: Any) -> bool:
+    """Return whether a plan or an expression has ``current_timestamp()`` or the like."""
+    return bool(node.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()))
+
+
+class _PartialFunction:
+    """A ``scala.PartialFunction`` that asks Python."""
+
+    def __init__(self, change: Callable[[Any], Any | None]) -> None:
+        self._change = change
+
+    def apply(self, value: Any) -> Any:
+        return self._change(value)
+
+    def isDefinedAt(self, value: Any) -> bool:  # noqa: N802 (Scala calls it by this name)
+        return self._change(value) is not None
+
+    def applyOrElse(self, value: Any, default: Any) -> Any:  # noqa: N802
+        made = self._change(value)
+        return default.apply(value) if made is None else made
+
+    class Java:
+        implements = ("scala.PartialFunction",)
+
+
+def at_time(jvm: Any, plan: Any, clock: EpochClock) -> Any:
+    """Return the plan with the epoch's time for ``current_timestamp()`` and the like, as Spark puts it there."""
+    if not has_current_time(jvm, plan):
+        return plan
+    from pyspark import SparkContext
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    # Python is asked about each expression, so only where that is needed.
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 (PySpark's own way)
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    batch_time = jvm.org.apache.spark.sql.catalyst.expressions.CurrentBatchTimestamp
+
+    def replaced(expression: Any) -> Any | None:
+        kind = kind_of(expression)
+        if kind == "CurrentTimestamp":
+            zone = jvm.scala.Option.apply("Dummy TimeZoneId")
+            return batch_time(clock.began_at, expression.dataType(), zone).toLiteral()
+        if kind in ("LocalTimestamp", "CurrentDate"):
+            return batch_time(clock.began_at, expression.dataType(), expression.timeZoneId()).toLiteral()
+        return None
+
+    return plan.transformAllExpressions(_PartialFunction(replaced))
+
+
+def pinned_session(
+    spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, conf: Mapping[str, str]
+) -> SparkSession:
+    """Return a separate session with the settings that a query is pinned to.
+
+    Args:
+        spark: the session to copy.
+        checkpoint: the query's.
+        epoch: the epoch whose state is the last.
+        conf: the pinned settings.
+    """
+    from pyspark.sql import SparkSession as Session
+
+    java: Any = spark._jsparkSession
+    session = Session(spark.sparkContext, java.cloneSession())
+    # Spark also knows which values the settings had that an older version did not pin yet.
+    metadata = scala_object(spark._jvm, METADATA)
+    pinned = metadata.apply(json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": dict(conf)}))
+    metadata.setSessionConf(pinned, cast("Any", session._jsparkSession).sessionState().conf())
+    # As Spark sets it for streams.
+    settings = {**conf, FORMAT: checkpoint.format_version(epoch), "spark.sql.adaptive.enabled": "false"}
+    for name, value in settings.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
+
+
+def state_ids(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> Any:
+    """Return the unique ids of the state's files at an epoch, by operator; empty in format 1 and at the beginning."""
+    jvm: Any = spark._jvm
+    found = jvm.scala.collection.mutable.HashMap()
+    if epoch >= 0:
+        package = jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        log = package.CommitLog(spark._jsparkSession, f"{checkpoint.path}/commits", _COMMIT_LOG_IS_READ_ONLY)
+        committed = log.get(epoch)
+        if committed.isDefined() and committed.get().stateUniqueIds().isDefined():
+            found.addAll(committed.get().stateUniqueIds().get())
+    return found

@@ -18,12 +18,10 @@ from streamstate.snapshots.checkpoint.copying import copy_epoch
 from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
-from streamstate.snapshots.spark.current_time import at_time
-from streamstate.snapshots.spark.incremental import EpochClock, incremental
-from streamstate.snapshots.spark.restarting import pinned_session, state_ids
-from streamstate.snapshots.store.query_plans.live_plan import LivePlan
+from streamstate.snapshots.spark.incremental import EpochClock, at_time, incremental, pinned_session, state_ids
 from streamstate.snapshots.store.query_plans.operator_plans import STATEFUL
-from streamstate.snapshots.store.query_plans.stateful_nodes import stateful_nodes
+from streamstate.snapshots.store.query_plans.plan_table import LivePlan
+from streamstate.snapshots.store.query_plans.state_inputs import stateful_nodes
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     operator_inputs,

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from streamstate.errors import NoResultError, StoreError, UnknownTableError, choices
 from streamstate.snapshots.checkpoint.bindings import binding_in_manifest, seen_by
-from streamstate.snapshots.store.query_plans.live_plan import live_plan
-from streamstate.snapshots.store.query_plans.plan_table import Plans
+from streamstate.snapshots.store.query_plans.plan_table import Plans, live_plan
 from streamstate.snapshots.store.query_plans.query_plan import TablePlan
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.results.result_columns import SPARKS, ResultColumns, result_columns

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.commit_log_time import CommitLogTime
+from streamstate.snapshots.checkpoint.commit_times import CommitLogTime
 
 LONG = 1000.0
 

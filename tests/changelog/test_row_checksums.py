@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from changelog.spark_files import changelog, changes_of, with_checksums
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError
+from streamstate.snapshots.checkpoint.decoding.integrity import without_checksums
 from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PUT, records_of
-from streamstate.snapshots.checkpoint.decoding.row_checksums import without_checksums
 
 BYTES = st.binary(max_size=12)
 DELETES = st.tuples(st.just(DELETE), BYTES, st.none())

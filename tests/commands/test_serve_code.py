@@ -13,7 +13,7 @@ import streamstate as ss
 from streamstate.command_line import parser
 from streamstate.command_line.serve import plan_queries
 from streamstate.errors import InvalidArgumentError, QueryError, UnknownQueryError
-from streamstate.snapshots.store.query_plans import live_plan
+from streamstate.snapshots.store.query_plans import plan_table
 from streamstate.snapshots.store.query_plans.plan_table import Plans
 
 CODE = """from pyspark.sql import SparkSession
@@ -59,11 +59,11 @@ def test_the_code_plans_the_query_in_this_process(
     spark: SparkSession, code: str, counted: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And writes nothing into the store, which may be read-only."""
-    monkeypatch.setattr(live_plan, "_planned", {})
+    monkeypatch.setattr(plan_table, "_planned", {})
     store = ss.open_store(counted[1])
     before = sorted(path for path in counted[1].rglob("*") if path.is_file())
     plan_queries(store, [(None, code, "build")])
-    planned = live_plan.live_plan(store.layout, "counts", None)
+    planned = plan_table.live_plan(store.layout, "counts", None)
     assert planned is not None
     assert planned.plan.mode == "update"
     assert Plans(store.layout, "counts").recorded() == ()

@@ -21,7 +21,7 @@ from streamstate.errors import (
     UnknownEpochError,
 )
 from streamstate.reports import History
-from streamstate.snapshots.store.query_plans import live_plan
+from streamstate.snapshots.store.query_plans import plan_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -236,7 +236,7 @@ def test_bad_questions(sources: Sources, tmp_path: Path, monkeypatch: pytest.Mon
             store.sql(sql, engine="spark", spark=sources.spark)
     with pytest.raises(InvalidSQLError, match="engine='spark'"):
         store.sql("FROM q.inputs_0 VERSION AS OF 1")
-    monkeypatch.setattr(live_plan, "_planned", {})
+    monkeypatch.setattr(plan_table, "_planned", {})
     with pytest.raises(NoResultError, match=r"describe\(build_query"):
         history.inputs(0, source=0)
     ss.open_store(tmp_path / "store")["q"].describe(lambda: QUERIES["two"](sources))

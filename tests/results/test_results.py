@@ -21,7 +21,7 @@ from results.functions import COMPUTED, IN_ORDER, OPAQUE, SCHEMA, columns, rows
 from streamstate.errors import NoResultError, QueryError, StoreError
 from streamstate.reports import History
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.query_plans import live_plan
+from streamstate.snapshots.store.query_plans import plan_table
 from streamstate.snapshots.store.query_plans.plan_table import Plans, store_plan
 from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 
@@ -189,7 +189,7 @@ def test_without_the_plan_columns_say_what_they_need(
     """So they do in what never uses Spark: tables by name, and SQL in DuckDB."""
     store = ss.open_store(only_spark[0])
     by_name = store["q"].live().table("result")
-    monkeypatch.setattr(live_plan, "_planned", {})
+    monkeypatch.setattr(plan_table, "_planned", {})
     in_sql = store.sql("FROM q.result").to_arrow()
     for found in (store["q"].live().result().to_arrow(), by_name.to_arrow(), in_sql):
         assert [name for name in found.column_names if "needs Spark" not in str(found[name][0])] == ["g", "mean"]

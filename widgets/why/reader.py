@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError
-from streamstate.snapshots.store.query_plans.live_plan import LivePlan, live_plan
+from streamstate.snapshots.store.query_plans.plan_table import LivePlan, live_plan
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, interruptible
 from streamstate.state_inspect.values import canonical, key_text
 from streamstate.widgets.why.panel import WhyPanel, panel_of

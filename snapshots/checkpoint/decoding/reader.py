@@ -13,9 +13,8 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.compression import decompressed
 from streamstate.snapshots.checkpoint.decoding.encodings import CHANGES, Changes, changes_of
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError, UnsupportedChangelogError
-from streamstate.snapshots.checkpoint.decoding.integrity import verified
+from streamstate.snapshots.checkpoint.decoding.integrity import verified, without_checksums
 from streamstate.snapshots.checkpoint.decoding.records import Records, joined, records_of
-from streamstate.snapshots.checkpoint.decoding.row_checksums import without_checksums
 from streamstate.snapshots.checkpoint.decoding.store_history import EpochFile, content, epoch_files
 from streamstate.snapshots.checkpoint.decoding.table_format import Part, SparkType, TableFormat
 from streamstate.snapshots.checkpoint.operators import (

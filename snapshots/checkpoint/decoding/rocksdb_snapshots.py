@@ -4,6 +4,11 @@ A snapshot is a zip with a RocksDB database but for its data: the data is in ``S
 snapshots can share. The zip's ``metadata`` says which, and under which names RocksDB knows them. RocksDB itself reads
 them, through the package ``rocksdict``; it verifies the checksum of every block, and that the files are those that the
 database lists. Nothing is written but a temporary folder with links to the data.
+
+The ``metadata`` also numbers the virtual column families, whose numbers precede each key in a changelog. Each partition
+of a store numbers its families itself, in the order in which the operator creates them; a number is never used again.
+Spark writes a snapshot with every commit that creates or removes a family, so the newest snapshot up to a version has
+the numbers that hold at it.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ from streamstate.snapshots.checkpoint.decoding.integrity import verified
 from streamstate.snapshots.checkpoint.decoding.records import PADDING, PUT, Records
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.filesystem import inside, local_path
-from streamstate.snapshots.checkpoint.state_files import data_files
+from streamstate.snapshots.checkpoint.state_files import StoreFiles, data_files
 
 if TYPE_CHECKING:
     from rocksdict import Rdict
@@ -205,3 +210,44 @@ def _records(piece: list[bytes], path: str) -> Records:
     return Records(
         kinds, starts[::2], sizes[::2], starts[1::2], sizes[1::2], buffer, version=1, lineage=None, path=path
     )
+
+
+def family_numbers(checkpoint: CheckpointFiles, operator: int, epoch: int) -> dict[str, int]:
+    """Return the number of each column family of an operator's only store, if all partitions agree on it.
+
+    Raises:
+        UnsupportedChangelogError: a partition has no snapshot up to the epoch.
+        DamagedChangelogError: a snapshot is not one that Spark wrote.
+    """
+    partitions = checkpoint.partitions(epoch)
+    if not partitions:
+        raise UnsupportedChangelogError(f"The offset log does not tell the number of partitions at epoch {epoch}.")
+    paths = [path for at in range(partitions) for path in _snapshots(checkpoint, operator, at, epoch)]
+    return dict(set.intersection(*({*_read(checkpoint, path).items()} for path in paths)))
+
+
+def _snapshots(checkpoint: CheckpointFiles, operator: int, partition: int, epoch: int) -> list[str]:
+    """Return the newest snapshot of a partition up to an epoch; several if failed attempts cannot be told from it."""
+
+    def ids(version: int) -> list[str]:
+        stores = checkpoint.unique_ids(version - 1).get(str(operator), [])
+        return stores[partition] if partition < len(stores) else []
+
+    folder = f"{checkpoint.path}/state/{operator}/{partition}"
+    found = StoreFiles(checkpoint.files.names(folder)).newest_snapshots(epoch + 1, ids)
+    if not found:
+        raise UnsupportedChangelogError(
+            f"{folder} has no snapshot up to epoch {epoch}, so its keys cannot be told apart."
+        )
+    return [f"{folder}/{file.name}" for file in found]
+
+
+def _read(checkpoint: CheckpointFiles, path: str) -> dict[str, int]:
+    try:
+        with checkpoint.files.open(path) as file, snapshot_archive(file, path) as (_, metadata):
+            numbers = {str(name): int(number) for name, number in metadata["columnFamilyMapping"].items()}
+    except FileNotFoundError as error:
+        raise UnsupportedChangelogError(f"Spark has purged the snapshot {path}.") from error
+    if len({*numbers.values()}) < len(numbers) or not all(0 <= number < 1 << 15 for number in numbers.values()):
+        raise DamagedChangelogError(f"The snapshot {path} is damaged: two column families have one number.")
+    return numbers

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from streamstate.errors import DamagedCheckpointError, UntrustedCheckpointError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.arrow_types import check_supported
-from streamstate.snapshots.checkpoint.decoding.column_families import family_numbers
 from streamstate.snapshots.checkpoint.decoding.failures import (
     ChangelogError,
     DamagedChangelogError,
     UnsupportedChangelogError,
 )
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import pinned, recorded_stores
+from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import family_numbers
 from streamstate.snapshots.checkpoint.decoding.schema_files import DEFAULT_FAMILY, FamilySchema, family_schemas
 from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, Part, TableFormat
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, local_path

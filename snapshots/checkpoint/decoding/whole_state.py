@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import MissingChangelogError, UnsupportedChangelogError
+from streamstate.snapshots.checkpoint.decoding.integrity import without_checksums
 from streamstate.snapshots.checkpoint.decoding.reader import file_records, rows_of
 from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PUT, Records, gathered, joined
 from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import snapshot_records
-from streamstate.snapshots.checkpoint.decoding.row_checksums import without_checksums
 from streamstate.snapshots.checkpoint.decoding.store_history import EpochFile, StateFiles, StoreHistory
 from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.unsafe_values import sized_values

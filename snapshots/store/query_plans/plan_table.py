@@ -1,11 +1,14 @@
-"""The store's table of plans: which plan a query had from which epoch on."""
+"""The plans of a query: which it had from which epoch on, in its store, and Spark's own objects in this process.
+
+A store records what a result needs; Spark's objects, which reading the input of an epoch needs, belong to a session.
+"""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -16,6 +19,11 @@ from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import PLANS, Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MOST = 8
 
 
 @dataclass(frozen=True)
@@ -89,3 +97,33 @@ class Plans:
             self._known = tuple(StoredPlan(since, newest[since]) for since in sorted(newest))
             self._version, self.records = table.version(), len(rows)
             return self._known
+
+
+@dataclass(frozen=True)
+class LivePlan:
+    """A query that Spark has planned here."""
+
+    spark: SparkSession
+    """The session that it was built in."""
+    analyzed: Any
+    """Its analysed logical plan."""
+    plan: QueryPlan
+
+
+_planned: dict[tuple[str, str], list[LivePlan]] = {}
+
+
+def remember(layout: Layout, query: str, planned: LivePlan) -> None:
+    """Keep the plan of a query of a store for as long as the process lives; of many, the newest."""
+    known = _planned.setdefault((layout.root, query), [])
+    known.append(planned)
+    del known[:-_MOST]
+
+
+def live_plan(layout: Layout, query: str, plan: QueryPlan | None) -> LivePlan | None:
+    """Return the newest plan of a query in a session that still runs: the recorded one, if a plan is given."""
+    for planned in reversed(_planned.get((layout.root, query), [])):
+        runs = planned.spark.sparkContext._jsc is not None
+        if runs and (plan is None or planned.plan.is_like(plan)):
+            return planned
+    return None

@@ -15,10 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
-from streamstate.snapshots.spark.current_time import at_time, has_current_time
-from streamstate.snapshots.spark.incremental import EpochClock, incremental
+from streamstate.snapshots.spark.incremental import EpochClock, at_time, has_current_time, incremental
 from streamstate.snapshots.store.names import distinct
-from streamstate.snapshots.store.query_plans.live_plan import LivePlan
 from streamstate.snapshots.store.query_plans.operator_plans import (
     DEDUPLICATE,
     DEDUPLICATE_WITHIN,
@@ -33,6 +31,7 @@ from streamstate.snapshots.store.query_plans.operator_plans import (
     type_of,
 )
 from streamstate.snapshots.store.query_plans.plan_sources import event_times
+from streamstate.snapshots.store.query_plans.plan_table import LivePlan
 from streamstate.snapshots.store.query_plans.query_plan import (
     TOO_LONG,
     Expression,
