@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streamstate.operations.checkup.state_tables import TableReading as TableReading
     from streamstate.operations.code_check import CheckReport as CheckReport
     from streamstate.operations.drill import DrillReport as DrillReport
-    from streamstate.operations.new_checkpoint.proposal import Proposal as Proposal
+    from streamstate.operations.new_checkpoint.proposed_mapping import Proposal as Proposal
     from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping as ProposedMapping
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint as WrittenCheckpoint
     from streamstate.operations.promotion import Promotion as Promotion

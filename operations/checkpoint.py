@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from streamstate.operations.checkup.report import DoctorReport
     from streamstate.operations.code_check import CheckReport
-    from streamstate.operations.new_checkpoint.migration import TableMapping
+    from streamstate.operations.new_checkpoint.migrate import TableMapping
     from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
     from streamstate.operations.promotion import Promotion

@@ -31,7 +31,7 @@ from streamstate.state_inspect.temporal_index.interval_table import IntervalTabl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamstate.operations.new_checkpoint.source_offsets import Offset
+    from streamstate.operations.new_checkpoint.log_texts import Offset
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
     from streamstate.snapshots.calls.progress_callback import ProgressCallback
 

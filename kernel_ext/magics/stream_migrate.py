@@ -132,7 +132,7 @@ def _changed(
 
 def _check_sources(old: CheckpointFiles, changed: Launch) -> None:
     """Refuse sources without a known position to continue from."""
-    from streamstate.operations.new_checkpoint.migration import carried_sources
+    from streamstate.operations.new_checkpoint.migrate import carried_sources
     from streamstate.operations.new_checkpoint.target_query import TargetQuery
 
     planned = old.planned(old.committed()[-1]) if old.committed() else None

@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError, DamagedCheckpointError, UnsupportedStateError
-from streamstate.operations.checkup.damaged_files import damage_findings, whole_epochs
-from streamstate.operations.checkup.query_advice import advice_findings
+from streamstate.operations.checkup.findings import (
+    advice_findings,
+    damage_findings,
+    epoch_seconds,
+    retention_findings,
+    store_findings,
+    store_state,
+    whole_epochs,
+)
 from streamstate.operations.checkup.report import CheckupFinding, DoctorReport, StoreState
-from streamstate.operations.checkup.retention import epoch_seconds, retention_findings
 from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
-from streamstate.operations.checkup.store_state import store_findings, store_state
 from streamstate.snapshots.calls.progress_callback import long_call, report_progress
 from streamstate.snapshots.capture.capture import open_checkpoint
 from streamstate.snapshots.capture.plan import CaptureInterval, Every

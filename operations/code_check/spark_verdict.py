@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import first_line
-from streamstate.operations.code_check.empty_batches import with_empty_batches
 from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.operations.code_check.schema_changes import (
     SchemaChange,
@@ -25,7 +24,9 @@ from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_contents import described
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
+from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
 from streamstate.snapshots.spark.incremental import EpochClock, at_time, incremental, pinned_session, state_ids
+from streamstate.state_inspect.inputs.epoch_plan import with_leaves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,7 @@ _OF_CLASS = {
     "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE": "variable_kind",
     "STATE_STORE_INVALID_CONFIG_AFTER_RESTART": "processor_setting",
 }
+_DATASOURCES = "org.apache.spark.sql.execution.datasources."
 
 
 @dataclass(frozen=True)
@@ -183,3 +185,40 @@ def _operators(verdict: SparkVerdict) -> str:
         for schemas in (verdict.before, verdict.after)
     ]
     return f"The checkpoint has the stateful operators {names[0]}; the code has {names[1]}."
+
+
+def with_empty_batches(jvm: Any, analyzed: Any) -> Any:
+    """Return the plan over empty batches of its sources."""
+    leaves = [leaf for leaf in each(analyzed.collectLeaves()) if kind_of(leaf) == "StreamingRelation"]
+    return with_leaves(jvm, analyzed, [(leaf, _projected(jvm, leaf)) for leaf in leaves])
+
+
+def _projected(jvm: Any, leaf: Any) -> Any:
+    """Return a batch under the columns of the source, as Spark projects it."""
+    catalyst, nothing = jvm.org.apache.spark.sql.catalyst, jvm.scala.Option.empty()
+    columns = list(each(leaf.output()))
+    batch = _no_files(jvm, leaf) if str(leaf.sourceName()).startswith("FileSource") else leaf.newInstance()
+    if len(columns) != batch.output().size():  # it also has the column _metadata
+        batch = leaf.newInstance()
+    aliases = [
+        catalyst.expressions.Alias(
+            read, column.name(), column.exprId(), scala_list(jvm, []), nothing, scala_list(jvm, [])
+        )
+        for column, read in zip(columns, each(batch.output()), strict=True)
+    ]
+    return catalyst.plans.logical.Project(scala_list(jvm, aliases), batch)
+
+
+def _no_files(jvm: Any, leaf: Any) -> Any:
+    """Return a batch of a file source, without files: none is listed."""
+    source = leaf.dataSource()
+    schema = jvm.scala.Option.apply(source.sourceInfo().schema())
+    options = source.options().removed("path")
+    relation = source.copy(
+        source.sparkSession(), source.className(), scala_list(jvm, []), schema, source.partitionColumns(),
+        source.bucketSpec(), options, source.catalogTable(), jvm.scala.Option.empty(),
+    )  # fmt: skip
+    check_files, is_streaming = False, True
+    usual = (getattr(relation, f"resolveRelation$default${at}")() for at in (2, 3))
+    resolved = relation.resolveRelation(check_files, *usual)
+    return scala_object(jvm, f"{_DATASOURCES}LogicalRelation").apply(resolved, is_streaming)

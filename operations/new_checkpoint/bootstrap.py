@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.operations.new_checkpoint.log_texts import EpochLog
-from streamstate.operations.new_checkpoint.source_offsets import Offset, source_logs
+from streamstate.operations.new_checkpoint.log_texts import EpochLog, Offset, source_logs
 from streamstate.operations.new_checkpoint.target_query import TargetQuery
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint

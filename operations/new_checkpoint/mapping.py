@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import StateWriteError, choices, worded
 from streamstate.operations.new_checkpoint.aggregates import Aggregates, base_name
 from streamstate.operations.new_checkpoint.column_pairs import column_pairs, origins
-from streamstate.operations.new_checkpoint.proposal import Proposal
+from streamstate.operations.new_checkpoint.proposed_mapping import Proposal
 from streamstate.snapshots.checkpoint.operators import NO_KEY, Shape
 
 if TYPE_CHECKING:

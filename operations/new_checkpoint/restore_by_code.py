@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, StateWriteError, UnsupportedStateError, choices, worded
-from streamstate.operations.new_checkpoint.log_texts import EpochLog
-from streamstate.operations.new_checkpoint.source_offsets import (
+from streamstate.operations.new_checkpoint.log_texts import (
     READ,
+    EpochLog,
     LoggedFile,
     Offset,
     file_log,

@@ -24,10 +24,8 @@ from pyspark.sql.types import StructType
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.replay.forks.rewritten_state import with_state_ids
-from streamstate.replay.state_writing.operator_stores import OperatorStores
-from streamstate.replay.state_writing.state_rewriter import RewritableOperator, StateRewriter
-from streamstate.replay.state_writing.store_rows import TableRows
-from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
+from streamstate.replay.state_writing.state_rewriter import RewritableOperator, RowEncoder, StateRewriter
+from streamstate.replay.state_writing.store_rows import OperatorStores, TableRows
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import OPERATOR_METADATA, with_schema_paths
 from streamstate.snapshots.checkpoint.filesystem import Files, local_path

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from streamstate.operations.checkpoint import Checkpoint
-from streamstate.operations.new_checkpoint.proposal import FEW_ROWS
+from streamstate.operations.new_checkpoint.proposed_mapping import FEW_ROWS
 from streamstate.operations.report_html import cell, report
 from streamstate.snapshots.calls.html import Html, head, table, tag
 from streamstate.state_inspect.values import Cell

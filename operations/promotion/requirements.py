@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import PromotionError
 from streamstate.operations import stopped_query
-from streamstate.operations.promotion.renaming import check_atomic, exists
-from streamstate.operations.promotion.switch import check_not_replaced, kept_beside, promotion_of
+from streamstate.operations.promotion.switch import check_atomic, check_not_replaced, exists, kept_beside, promotion_of
 from streamstate.snapshots.checkpoint.bindings import binding_in, is_binding
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto

@@ -17,10 +17,8 @@ from pyspark.sql.types import StructType
 
 from streamstate.replay.forks.edited_tables import EditedTable, edited_tables
 from streamstate.replay.forks.edits import EditInput
-from streamstate.replay.state_writing.operator_stores import OperatorStores
-from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY, RewritableOperator, StateRewriter
-from streamstate.replay.state_writing.store_rows import TableRows
-from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
+from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY, RewritableOperator, RowEncoder, StateRewriter
+from streamstate.replay.state_writing.store_rows import OperatorStores, TableRows
 from streamstate.snapshots.checkpoint.copying import OPERATOR_METADATA, as_json, split_text
 from streamstate.snapshots.checkpoint.filesystem import Files
 from streamstate.snapshots.checkpoint.fork_contents import ForkContents

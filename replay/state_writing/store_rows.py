@@ -8,7 +8,7 @@ how many elements a list has, what expires when. They are derived here in the sa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -17,9 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructField, StructType
 
 from streamstate.errors import UnsupportedStateError
-from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY
+from streamstate.replay.state_writing.state_rewriter import PARTITION_KEY, RewritableOperator, RowEncoder
 from streamstate.replay.state_writing.state_values import struct_type, to_state_type
-from streamstate.replay.state_writing.unsafe_row_bytes import RowEncoder
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
+from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
 from streamstate.snapshots.checkpoint.operators import (
     KEY_PARTS,
     ORDER,
@@ -243,3 +245,32 @@ def _field(field: StructField, names: Iterator[str], table: str) -> Column:
             f" {field.dataType.simpleString()}, as the state has it."
         )
     return made.alias(field.name)
+
+
+@dataclass(frozen=True)
+class OperatorStores:
+    """Makes the rows of an operator's stores."""
+
+    described: CheckpointFiles
+    """The checkpoint whose metadata and schemas describe the stores."""
+    epoch: int
+    partitions: int
+    tables: Callable[[RewritableOperator, StructType], Sequence[TableRows]]
+    """The rows of an operator's state tables; the type says which fields of a key determine its partition."""
+    encoder: RowEncoder
+
+    def rewritten(self, operator: RewritableOperator, store: str, stored: DataFrame) -> DataFrame:
+        """Return the rows to write into a store, in place of its own."""
+        group = stored.schema[PARTITION_KEY].dataType
+        assert isinstance(group, StructType)
+        partitions = 1 if operator.single_partition else self.partitions
+        described = RewrittenStore(store, self._families(operator, store), group, partitions)
+        return store_rows(described, self.tables(operator, group), self.encoder)
+
+    def _families(self, operator: RewritableOperator, store: str) -> Sequence[str]:
+        for listed in recorded_stores(self.described, self.epoch):
+            if (listed.operator, listed.name) == (operator.number, store):
+                content = self.described.files.content(listed.schema_path)
+                if content is not None:
+                    return [*family_schemas(content, listed.schema_path)]
+        raise UnsupportedStateError(f"The state store {store} of operator {operator.number} has no schema.")

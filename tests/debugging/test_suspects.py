@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 
-from streamstate.replay.audit.suspects import Evidence, ranked
+from streamstate.replay.audit.report import Evidence, ranked
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
 from streamstate.state_inspect.suspects.python_suspects import suspects_in
 from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructType
 
 from streamstate.operations.new_checkpoint.mapping import beside, propose
-from streamstate.operations.new_checkpoint.proposal import Preview, Proposal
+from streamstate.operations.new_checkpoint.proposed_mapping import Preview, Proposal
 from streamstate.operations.new_checkpoint.target_table import TargetTable
 from streamstate.operations.new_checkpoint.writer import described
 from streamstate.reports import ProposedMapping, WrittenCheckpoint

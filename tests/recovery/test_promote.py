@@ -23,8 +23,7 @@ from recovery.promotable import SUMS, Pair
 from recovery.test_rescale import tree
 from streamstate.errors import NotACheckpointError, PromotionError, QueryError
 from streamstate.operations.promotion import promoting, requirements
-from streamstate.operations.promotion.renaming import check_atomic
-from streamstate.operations.promotion.switch import REPLACED, Switch
+from streamstate.operations.promotion.switch import REPLACED, Switch, check_atomic
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences

@@ -17,8 +17,7 @@ from recovery.promotable import SUMS, Pair
 from recovery.test_rescale import tree
 from streamstate.errors import CheckpointError, QueryError
 from streamstate.operations.promotion import promoting, switch
-from streamstate.operations.promotion.renaming import exchanged, move
-from streamstate.operations.promotion.switch import REPLACED, recover_promotion
+from streamstate.operations.promotion.switch import REPLACED, exchanged, move, recover_promotion
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
 
