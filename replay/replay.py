@@ -20,9 +20,9 @@ from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.epoch_range import epoch_span
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.copying import temporary_folder
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.session import given_session
 from streamstate.state_inspect import Comparison, History
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamstate.widgets.key_history.model import KeyHistoryView
     from streamstate.widgets.late_rows import LateRowsView
     from streamstate.widgets.model import Focus
-    from streamstate.widgets.overview.model import StoreOverview
+    from streamstate.widgets.overview import StoreOverview
     from streamstate.widgets.timeline.model import Timeline
     from streamstate.widgets.variables.model import VariableView
     from streamstate.widgets.variables.slider import VariableSlider
@@ -60,7 +60,7 @@ _HOMES = {
     "LateRowsView": "late_rows",
     "QueryDashboard": "dashboard.model",
     "StateBrowser": "browser.model",
-    "StoreOverview": "overview.model",
+    "StoreOverview": "overview",
     "Timeline": "timeline.model",
     "VariableSlider": "variables.slider",
     "VariableView": "variables.model",

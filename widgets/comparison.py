@@ -14,9 +14,8 @@ from streamstate.errors import StreamStateError
 from streamstate.snapshots.calls.html import Html
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.values import key_text, number
-from streamstate.widgets.chart import ADDED, CHANGED, REMOVED, Chart
+from streamstate.widgets.chart import ADDED, CHANGED, REMOVED, STROKES, WHOLE, Chart, quantity
 from streamstate.widgets.model import ViewModel
-from streamstate.widgets.plot_forms import STROKES, WHOLE, quantity
 from streamstate.widgets.still import frame, sentences_and_figures
 from streamstate.widgets.view import View
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from streamstate.widgets.chart import CHANGED, REMOVED, Chart
+from streamstate.widgets.chart import CHANGED, GAP, REMOVED, STROKES, WHOLE, Chart, bars, layer, quantity, tooltips
 from streamstate.widgets.charts_and_words import KIND, ChartsAndWords
 from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.number_text import amount, described, percent, span, unit_for
-from streamstate.widgets.plot_forms import GAP, STROKES, WHOLE, bars, layer, quantity, tooltips
 from streamstate.widgets.view import View
 
 BINS = 200

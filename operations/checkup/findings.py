@@ -154,13 +154,13 @@ def _from_checkpoint(checkpoint: CheckpointFiles, committed: Sequence[int]) -> I
     """Yield advice on the watermark, and on state that can never shrink; its growth shows only in captured epochs."""
     from streamstate.state_inspect.advice.epoch_progress import progress_in_checkpoint
     from streamstate.state_inspect.advice.kept_states import kept_by_checkpoint
-    from streamstate.state_inspect.advice.stall import stall_of
-    from streamstate.state_inspect.advice.stall_advice import (
+    from streamstate.state_inspect.advice.stall import (
         MIN,
         Watermarks,
         deserves_advice,
         pinned_policy,
         stall_advice,
+        stall_of,
     )
 
     found = stall_of(progress_in_checkpoint(checkpoint, committed[-_LOGS:]))

@@ -12,8 +12,8 @@ from streamstate.replay.stepping.step import step
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.copying import temporary_folder
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.failures import failures, innermost
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 

@@ -19,11 +19,10 @@ from streamstate.operations.code_check.schema_changes import (
 from streamstate.operations.new_checkpoint.log_texts import milliseconds
 from streamstate.operations.report_html import ColumnPair
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.copying import bring
+from streamstate.snapshots.checkpoint.copying import bring, temporary_folder
 from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_contents import described
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
 from streamstate.snapshots.spark.incremental import EpochClock, at_time, incremental, pinned_session, state_ids
 from streamstate.state_inspect.inputs.epoch_plan import with_leaves

@@ -29,8 +29,8 @@ from streamstate.operations.stopped_query import newest_epoch
 from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import long_call
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.copying import temporary_folder
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.state_inspect.frames import frame_tuples, to_pandas

@@ -24,10 +24,10 @@ from streamstate.snapshots.calls.epoch_range import epoch_span
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.bindings import binding_in
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.copying import temporary_folder
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.fork_contents import nearest_epochs, why_unavailable
 from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_reader import no_state
 from streamstate.state_inspect import Comparison, History

@@ -21,8 +21,8 @@ from streamstate.replay.stepping.breakpoints import Until
 from streamstate.replay.stepping.step_report import StepReport
 from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
+from streamstate.snapshots.checkpoint.copying import temporary_folder
 from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.plan_graph import PlanGraph
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.store.names import check_name, name_from

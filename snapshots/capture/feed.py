@@ -39,7 +39,7 @@ from streamstate.snapshots.spark.failures import TooLargeError, failures
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.spark.state_reader import StateReader, StateRows
 from streamstate.snapshots.store.duckdb_sql import embedded, listed
-from streamstate.snapshots.store.verified_formats import VerifiedFormats
+from streamstate.snapshots.store.table_log import VerifiedFormats
 
 _Kind = tuple[str, Literal["changes", "whole state"]]
 

@@ -22,8 +22,15 @@ from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION,
 from streamstate.snapshots.spark.state_reader import StateRows
 from streamstate.snapshots.store.changelog import DELETE, PUT
 from streamstate.snapshots.store.duckdb_sql import embedded, listed, quoted, same
-from streamstate.snapshots.store.list_lengths import ListLengths, list_digests
-from streamstate.snapshots.store.list_positions import Flags, ListChanges, Lists, grouped, settle
+from streamstate.snapshots.store.list_positions import (
+    Flags,
+    ListChanges,
+    ListLengths,
+    Lists,
+    grouped,
+    list_digests,
+    settle,
+)
 
 _MOST_CODES = 2**62
 

@@ -16,7 +16,7 @@ from streamstate.snapshots.spark.failures import failures
 from streamstate.snapshots.spark.state_reader import StateRows
 from streamstate.snapshots.store.changelog import KEYFRAME, PUT, check_generation, rows_since, state_at
 from streamstate.snapshots.store.delta.reading import TableVersion
-from streamstate.snapshots.store.list_lengths import ListLengths, Log
+from streamstate.snapshots.store.list_positions import ListLengths, Log
 from streamstate.snapshots.store.table_log import LogPosition, TableLog
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -102,3 +105,14 @@ def split_text(text: str) -> tuple[str, Any]:
 def as_json(value: object) -> str:
     """Return JSON as Spark writes it."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def temporary_folder(purpose: str) -> tempfile.TemporaryDirectory[str]:
+    """Return a temporary folder for checkpoints and stores, deleted on cleanup, and at the latest when Python exits.
+
+    Spark's maintenance thread handles a state for up to a minute after its query has ended. If it writes after the
+    folder was deleted, it creates the folder again; so the folder is deleted once more at exit.
+    """
+    folder = tempfile.TemporaryDirectory(prefix=f"streamstate-{purpose}-", ignore_cleanup_errors=True)
+    atexit.register(shutil.rmtree, folder.name, ignore_errors=True)
+    return folder

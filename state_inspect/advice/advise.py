@@ -13,7 +13,6 @@ from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress, progress_in_store
-from streamstate.state_inspect.advice.event_times import timed_rows
 from streamstate.state_inspect.advice.growing import Reads, growth_advice
 from streamstate.state_inspect.advice.kept_states import (
     KeptState,
@@ -21,16 +20,18 @@ from streamstate.state_inspect.advice.kept_states import (
     kept_by_plan,
     kept_by_user_code,
 )
-from streamstate.state_inspect.advice.stall import IdleSource, Stall, stall_of
-from streamstate.state_inspect.advice.stall_advice import (
+from streamstate.state_inspect.advice.stall import (
     MIN,
+    IdleSource,
+    Stall,
     Watermarks,
     deserves_advice,
     holders,
     pinned_policy,
     stall_advice,
+    stall_of,
 )
-from streamstate.state_inspect.advice.waiting import waiting_advice
+from streamstate.state_inspect.advice.waiting import timed_rows, waiting_advice
 from streamstate.state_inspect.captured_query import CapturedQuery
 
 _UNREADABLE = (StreamStateError, ValueError, OSError)

@@ -20,7 +20,7 @@ from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.store.query_plans.plan_sources import sources_of
 from streamstate.snapshots.store.query_plans.state_inputs import stateful_nodes
 from streamstate.state_inspect.captured_query import CapturedQuery
-from streamstate.state_inspect.inputs.epoch_offsets import end_offsets
+from streamstate.state_inspect.inputs.epoch_offsets import check_unchanged, end_offsets
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     column_of,
@@ -34,7 +34,6 @@ from streamstate.state_inspect.inputs.inputs import (
     ranges_of,
     required_plan,
 )
-from streamstate.state_inspect.inputs.read_files import check_unchanged
 from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
 from streamstate.state_inspect.inputs.sessions import Window
 from streamstate.state_inspect.inputs.shown_rows import LATENESS, source_rows

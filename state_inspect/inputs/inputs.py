@@ -17,8 +17,7 @@ from streamstate.snapshots.store.query_plans.plan_sources import StreamSource, s
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan, live_plan
 from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.captured_query import CapturedQuery
-from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, epoch_ranges
-from streamstate.state_inspect.inputs.read_files import check_unchanged
+from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, check_unchanged, epoch_ranges
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 
 if TYPE_CHECKING:

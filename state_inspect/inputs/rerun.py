@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.copying import copy_epoch
+from streamstate.snapshots.checkpoint.copying import copy_epoch, temporary_folder
 from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
-from streamstate.snapshots.checkpoint.temporary_folder import temporary_folder
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, at_time, incremental, pinned_session, state_ids
 from streamstate.snapshots.store.query_plans.operator_plans import STATEFUL

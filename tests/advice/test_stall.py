@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from streamstate.snapshots.store.query_plans.query_plan import EventTime
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress
-from streamstate.state_inspect.advice.stall import Stall, stall_of
-from streamstate.state_inspect.advice.stall_advice import Watermarks, holders, stall_advice
+from streamstate.state_inspect.advice.stall import Stall, Watermarks, holders, stall_advice, stall_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LEFT, RIGHT = EventTime("t", 600_000, ("0",)), EventTime("u", 0, ("1",))

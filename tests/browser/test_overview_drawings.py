@@ -15,8 +15,7 @@ from streamstate.snapshots.store.delta.sizes import TableSize
 from streamstate.snapshots.store.registry import Branch, Lineage
 from streamstate.state_inspect.overview import QueryFacts, as_tree
 from streamstate.widgets import Focus, StoreOverview
-from streamstate.widgets.overview.drawing import ROWS, OverviewDrawing
-from streamstate.widgets.overview.model import OverviewModel, OverviewSelection
+from streamstate.widgets.overview import ROWS, OverviewDrawing, OverviewModel, OverviewSelection
 
 
 def facts(model: OverviewModel) -> dict[str, QueryFacts]:

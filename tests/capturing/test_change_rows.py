@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamstate.snapshots.capture.rows import FeedFollower
 from streamstate.snapshots.checkpoint.operators import Columns
 from streamstate.snapshots.spark.state_reader import StateRows
-from streamstate.snapshots.store.list_lengths import ListLengths
+from streamstate.snapshots.store.list_positions import ListLengths
 
 FEED = pa.schema(
     [

@@ -13,7 +13,7 @@ from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.store.delta import append_once
 from streamstate.snapshots.store.delta.commits import Handle
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.verified_formats import VerifiedFormats
+from streamstate.snapshots.store.table_log import VerifiedFormats
 
 FORMAT = TableFormat(0, "", 0, "RocksDB", {"type": "struct", "fields": []}, {"type": "struct", "fields": []}, ())
 NOT_RECORDED = [

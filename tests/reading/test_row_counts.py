@@ -20,7 +20,7 @@ from streamstate.state_inspect import captured_query
 from streamstate.state_inspect.overview import StoreFacts
 from streamstate.state_inspect.temporal_index import row_counts
 from streamstate.widgets import Timeline
-from streamstate.widgets.overview.drawing import OverviewDrawing
+from streamstate.widgets.overview import OverviewDrawing
 from streamstate.widgets.timeline.model import TimelineModel
 
 STATES: list[State | None] = [{"a": 1}, {"a": 1, "b": 2, "c": 3}, {"c": 3}, {"a": 4, "c": 3}]

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags, behind_commit
 from streamstate.state_inspect.values import timestamp
-from streamstate.widgets.chart import ACCENT, CHANGED, Chart
+from streamstate.widgets.chart import ACCENT, CHANGED, Chart, quantity
 from streamstate.widgets.dashboard.drawing import QueryTrouble
 from streamstate.widgets.dashboard.watcher import BATCHES, BatchReport, QuerySample
 from streamstate.widgets.number_text import amount, rate, size, span, unit_for
-from streamstate.widgets.plot_forms import quantity
 from streamstate.widgets.timeline.epochs import seconds, seconds_between
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.values import Cell, cell
-from streamstate.widgets.chart import ACCENT, Chart
+from streamstate.widgets.chart import ACCENT, Chart, quantity
 from streamstate.widgets.number_text import amount, percent
-from streamstate.widgets.plot_forms import quantity
 
 if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entry

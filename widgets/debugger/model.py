@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import StreamStateError
 from streamstate.widgets.debugger.actions import BUTTONS, MOVES, DebuggerSelection, acted
 from streamstate.widgets.debugger.drawing import DebuggerDrawing, ViewedEpoch
-from streamstate.widgets.debugger.session import SessionState, watched
-from streamstate.widgets.debugger.session_store import SessionStore
+from streamstate.widgets.debugger.session import SessionState, SessionStore, watched
 from streamstate.widgets.debugger.tree import tree
 from streamstate.widgets.debugger.worker import ActionProblem, SessionWorker
 from streamstate.widgets.model import Focus, ViewModel

@@ -10,10 +10,9 @@ from decimal import Decimal
 from typing import Any
 
 from streamstate.state_inspect.values import Cell, canonical, cell
-from streamstate.widgets.chart import ADDED, REMOVED, Chart
+from streamstate.widgets.chart import ADDED, REMOVED, Chart, clickable, quantity, tooltips
 from streamstate.widgets.diffs.drawing import DiffCell, DiffColumn, DiffRow
 from streamstate.widgets.number_text import described
-from streamstate.widgets.plot_forms import clickable, quantity, tooltips
 from streamstate.widgets.still import MARKS
 
 DIFFERENCE = 2

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamstate.state_inspect.values import cell
-from streamstate.widgets.chart import ACCENT, ADDED, REMOVED, Chart
+from streamstate.widgets.chart import ACCENT, ADDED, REMOVED, Chart, aligned, clickable, layer, only, quantity, tooltips
 from streamstate.widgets.key_history.story import EpochRuns, Story, ValueRun, binned, kind_of, measure, runs_of
 from streamstate.widgets.number_text import amount
-from streamstate.widgets.plot_forms import aligned, clickable, layer, only, quantity, tooltips
 
 GAPS = 30
 """The most gaps that a plot shows; the longest are kept."""

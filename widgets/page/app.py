@@ -18,7 +18,7 @@ from streamstate.errors import StreamStateError
 from streamstate.widgets.address_fields import address_parts, restored
 from streamstate.widgets.live.component import component
 from streamstate.widgets.model import Focus
-from streamstate.widgets.overview.model import StoreOverview
+from streamstate.widgets.overview import StoreOverview
 from streamstate.widgets.page.address import Address
 from streamstate.widgets.page.guard import Visitors
 from streamstate.widgets.page.head import SECTIONS, Catalogue, PageModel

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from streamstate.widgets.chart import ADDED, CHANGED, Chart
+from streamstate.widgets.chart import ADDED, CHANGED, CLOSE, EPOCHS, GAP, Chart, aligned, bars, layer, quantity
 from streamstate.widgets.number_text import unit_for
-from streamstate.widgets.plot_forms import CLOSE, EPOCHS, GAP, aligned, bars, layer, quantity
 from streamstate.widgets.timeline.epochs import MEASURES, EpochMarks, EpochPoint, Measure
 
 HEIGHT = 54

@@ -7,8 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamstate.state_inspect.values import number
-from streamstate.widgets.chart import ACCENT, CHANGED, Chart
-from streamstate.widgets.plot_forms import CLOSE, EPOCHS, aligned, bars, layer, only, quantity, tooltips
+from streamstate.widgets.chart import (
+    ACCENT,
+    CHANGED,
+    CLOSE,
+    EPOCHS,
+    Chart,
+    aligned,
+    bars,
+    layer,
+    only,
+    quantity,
+    tooltips,
+)
 
 HEIGHT = 90
 _AXIS = 48
