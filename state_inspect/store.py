@@ -18,10 +18,10 @@ from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.epoch_names import Moment, moment
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.snapshot import Snapshot
-from streamstate.state_inspect.sql.binding import Catalog, bind
 from streamstate.state_inspect.sql.duckdb_engine import DuckDBEngine, read_in_duckdb
 from streamstate.state_inspect.sql.result import Result
 from streamstate.state_inspect.sql.statement import Parameters, parse_statement
+from streamstate.state_inspect.sql.time_travel import Catalog, bind
 from streamstate.state_inspect.sql.user_data import user_data
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.index_updater import Tail

@@ -133,7 +133,7 @@ def _changed(
 def _check_sources(old: CheckpointFiles, changed: Launch) -> None:
     """Refuse sources without a known position to continue from."""
     from streamstate.operations.new_checkpoint.migrate import carried_sources
-    from streamstate.operations.new_checkpoint.target_query import TargetQuery
+    from streamstate.operations.new_checkpoint.target import TargetQuery
 
     planned = old.planned(old.committed()[-1]) if old.committed() else None
     if planned is not None:

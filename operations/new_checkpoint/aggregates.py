@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamstate.operations.new_checkpoint.target_table import TargetTable
+    from streamstate.operations.new_checkpoint.target import TargetTable
     from streamstate.snapshots.store.query_plans.query_plan import StateInput
 
 _MOMENTS = {"n": "0", "avg": "0", "m2": "0"}

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, Offset, source_logs
-from streamstate.operations.new_checkpoint.target_query import TargetQuery
+from streamstate.operations.new_checkpoint.target import TargetQuery
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.snapshots.calls.checks import BuildQuery

@@ -17,7 +17,7 @@ from streamstate.snapshots.checkpoint.operators import NO_KEY, Shape
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-    from streamstate.operations.new_checkpoint.target_table import TargetTable
+    from streamstate.operations.new_checkpoint.target import TargetTable
     from streamstate.snapshots.store.query_plans.query_plan import StateInput
 
 _MERGED_BY = {"sum": "sum", "count": "sum", "max": "max", "min": "min", "bool_and": "bool_and", "bool_or": "bool_or"}

@@ -26,8 +26,7 @@ from streamstate.errors import (
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, milliseconds
 from streamstate.operations.new_checkpoint.mapping import Inputs, propose
 from streamstate.operations.new_checkpoint.proposed_mapping import FEW_ROWS, Proposal
-from streamstate.operations.new_checkpoint.target_query import TargetQuery
-from streamstate.operations.new_checkpoint.target_table import TargetTable
+from streamstate.operations.new_checkpoint.target import TargetQuery, TargetTable
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, check_readable, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.operations.recorded_plan import recorded_plan

@@ -22,7 +22,7 @@ from streamstate.operations.new_checkpoint.column_pairs import key_sources, orig
 from streamstate.operations.new_checkpoint.mapping import beside
 from streamstate.operations.new_checkpoint.migrate import Migration, TableMapping, check_state
 from streamstate.operations.new_checkpoint.proposed_mapping import FEW_ROWS, Preview, Proposal, ProposedMapping
-from streamstate.operations.new_checkpoint.target_query import TargetQuery
+from streamstate.operations.new_checkpoint.target import TargetQuery
 from streamstate.operations.new_checkpoint.writer import reason
 from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.operations.stopped_query import newest_epoch

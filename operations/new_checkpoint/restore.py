@@ -26,7 +26,7 @@ from streamstate.errors import (
 from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, Offset
 from streamstate.operations.new_checkpoint.restore_by_code import restore_by_code
-from streamstate.operations.new_checkpoint.target_query import TargetQuery
+from streamstate.operations.new_checkpoint.target import TargetQuery
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
 from streamstate.snapshots.calls.checks import BuildQuery

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streamstate.operations.new_checkpoint.captured_epoch import CapturedEpoch
-    from streamstate.operations.new_checkpoint.target_query import TargetQuery
+    from streamstate.operations.new_checkpoint.target import TargetQuery
     from streamstate.replay.stepping.query_sources import QuerySource
     from streamstate.snapshots.calls.progress_callback import ProgressCallback
     from streamstate.snapshots.checkpoint.filesystem import Files

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices
-from streamstate.operations.new_checkpoint.target_table import TargetTable
+from streamstate.operations.new_checkpoint.target import TargetTable
 from streamstate.replay.forks.rewritten_state import with_state_ids
 from streamstate.replay.state_writing.state_rewriter import RewritableOperator, RowEncoder, StateRewriter
 from streamstate.replay.state_writing.store_rows import OperatorStores, TableRows

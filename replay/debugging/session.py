@@ -28,7 +28,7 @@ from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.store.names import check_name, name_from
 from streamstate.state_inspect import History
 from streamstate.state_inspect.frames import as_column
-from streamstate.state_inspect.sql.parse_tree import first_error
+from streamstate.state_inspect.sql.statement_policy import first_error
 
 _RUN_UNTIL_EPOCHS = 1_000
 

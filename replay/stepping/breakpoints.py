@@ -19,7 +19,7 @@ from streamstate.state_inspect.keys.key_rows import key_condition
 from streamstate.state_inspect.keys.key_text import arguments
 from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.rows import records
-from streamstate.state_inspect.sql.parse_tree import first_error
+from streamstate.state_inspect.sql.statement_policy import first_error
 
 ERROR = "error"
 """The breakpoint for an error in the query's own code."""

@@ -17,8 +17,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
 from streamstate.snapshots.spark.fetching import fetched
 from streamstate.snapshots.spark.incremental import EpochClock, incremental
-from streamstate.snapshots.store.query_plans.plan_sources import sources_of
-from streamstate.snapshots.store.query_plans.state_inputs import stateful_nodes
+from streamstate.snapshots.store.query_plans.plan_inputs import sources_of, stateful_nodes
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.inputs.epoch_offsets import check_unchanged, end_offsets
 from streamstate.state_inspect.inputs.epoch_plan import (

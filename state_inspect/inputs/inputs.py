@@ -13,7 +13,7 @@ from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.catalyst import scala_object
 from streamstate.snapshots.spark.fetching import to_arrow
-from streamstate.snapshots.store.query_plans.plan_sources import StreamSource, sources_of
+from streamstate.snapshots.store.query_plans.plan_inputs import StreamSource, sources_of
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan, live_plan
 from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.captured_query import CapturedQuery

@@ -19,8 +19,8 @@ from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
 from streamstate.snapshots.spark.incremental import EpochClock, at_time, incremental, pinned_session, state_ids
 from streamstate.snapshots.store.query_plans.operator_plans import STATEFUL
+from streamstate.snapshots.store.query_plans.plan_inputs import stateful_nodes
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan
-from streamstate.snapshots.store.query_plans.state_inputs import stateful_nodes
 from streamstate.state_inspect.inputs.epoch_plan import (
     OperatorInput,
     operator_inputs,

@@ -18,7 +18,7 @@ from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.store.names import distinct, unused
 from streamstate.snapshots.store.query_plans.query_plan import Expression, PlannedColumn, TablePlan
 from streamstate.state_inspect.results.duckdb_expressions import StateColumn, UntranslatableError, in_duckdb, named
-from streamstate.state_inspect.sql.parse_tree import parser
+from streamstate.state_inspect.sql.statement_policy import parser
 
 _WITH_SPARK = (
     'Where the query was started or described and Spark runs, ask with SQL: store.sql("FROM query.result",'

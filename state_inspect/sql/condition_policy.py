@@ -26,7 +26,7 @@ from streamstate.state_inspect.sql.allowed_functions import (
     READ_AT_PATH,
     SPLITTING,
 )
-from streamstate.state_inspect.sql.parse_tree import nodes, parser, serialized, syntax_error
+from streamstate.state_inspect.sql.statement_policy import nodes, parser, serialized, syntax_error
 
 _LONGEST = 4_000
 """Characters of a condition."""

@@ -20,9 +20,8 @@ from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
 from streamstate.state_inspect.results.results import RESULT
 from streamstate.state_inspect.snapshot import Snapshot
-from streamstate.state_inspect.sql.binding import Bound
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb
-from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, INPUTS
+from streamstate.state_inspect.sql.time_travel import CHANGES, HISTORY, INPUTS, Bound
 from streamstate.state_inspect.sql.user_data import DuckDBSource
 from streamstate.state_inspect.state_table import StateTable
 from streamstate.state_inspect.temporal_index.epoch_runs import spans_until

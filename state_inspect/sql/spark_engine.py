@@ -16,11 +16,10 @@ from streamstate.snapshots.spark.fetching import fetched
 from streamstate.snapshots.store.duckdb_sql import embedded
 from streamstate.state_inspect.inputs.inputs import kept_with
 from streamstate.state_inspect.sql.allowed_functions import DUCKDB_FUNCTIONS, SPARK_FUNCTIONS
-from streamstate.state_inspect.sql.binding import Bound
-from streamstate.state_inspect.sql.parse_tree import first_error
 from streamstate.state_inspect.sql.spark_errors import spark_errors
 from streamstate.state_inspect.sql.spark_policy import check_for_spark
-from streamstate.state_inspect.sql.statement_policy import check_for_duckdb
+from streamstate.state_inspect.sql.statement_policy import check_for_duckdb, first_error
+from streamstate.state_inspect.sql.time_travel import Bound
 from streamstate.state_inspect.sql.user_data import SparkSource
 
 if TYPE_CHECKING:

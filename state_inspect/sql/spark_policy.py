@@ -17,8 +17,7 @@ from pyspark.errors import PySparkException
 
 from streamstate.errors import InvalidSQLError
 from streamstate.state_inspect.sql.allowed_functions import SPARK_FUNCTIONS, SPARK_ROWS_FROM_ARGUMENTS
-from streamstate.state_inspect.sql.parse_tree import nodes
-from streamstate.state_inspect.sql.statement_policy import function_not_allowed
+from streamstate.state_inspect.sql.statement_policy import function_not_allowed, nodes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

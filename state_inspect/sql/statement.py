@@ -12,7 +12,7 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, choices, worded
-from streamstate.state_inspect.sql.parse_tree import first_error
+from streamstate.state_inspect.sql.statement_policy import first_error
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 """Values for ``?``, in order, or for ``$name``."""

@@ -1,4 +1,4 @@
-"""Policy for statements over snapshots, judged by DuckDB's own parse of the text that it will run.
+"""DuckDB's own parse of a text as a tree of JSON objects, and the policy for statements that is judged by it.
 
 The rewriting of a statement relies on sqlglot's parse. If DuckDB parsed the text differently, the difference would show
 here: relations that the rewriting did not put there, functions that are not allowed, and statements that do more than
@@ -8,20 +8,82 @@ settings are locked.
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import duckdb
+from sqlglot.errors import SqlglotError
 
 from streamstate.errors import InvalidSQLError, worded
+from streamstate.snapshots.store.duckdb_sql import embedded
 from streamstate.state_inspect.sql.allowed_functions import DUCKDB_FUNCTIONS, ROWS_FROM_ARGUMENTS
-from streamstate.state_inspect.sql.parse_tree import nodes, serialized, syntax_error
 
 _STATEMENTS = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
 _SOURCES = {"BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EXPRESSION_LIST", "EMPTY", "EMPTY_FROM", "PIVOT"}
+
+
+@cache
+def parser() -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB that only parses and binds: it holds no data. Use a cursor of it."""
+    database = embedded()
+    atexit.register(_close)  # what is still open when Python exits is reported as leaked
+    return database
+
+
+def _close() -> None:
+    parser().close()
+    parser.cache_clear()
+
+
+def serialized(cursor: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Return the parse tree of a text as JSON. A syntax error is part of the tree."""
+    found = cursor.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+    return str(found[0]) if found else '{"error": true}'
+
+
+def syntax_error(tree: dict[str, Any]) -> str | None:
+    """Return the first line of the parser's message; None if the text parses."""
+    if tree["error"] and tree.get("error_type") == "parser":
+        return str(tree.get("error_message", "")).splitlines()[0]
+    return None
+
+
+def nodes(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a JSON document, from the outside in, without recursion."""
+    left = [part]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            yield node
+            left.extend(node.values())
+        elif isinstance(node, list):
+            left.extend(node)
+
+
+# What sqlglot says in its own classes, and the same in words.
+_IN_WORDS = (
+    (re.compile(r" but got <Token.*"), ""),
+    (re.compile(r"Required keyword: .* missing for <class .*"), "Something is missing"),
+    (re.compile(r"Invalid expression / Unexpected token"), "Unexpected token"),
+)
+
+
+def first_error(error: SqlglotError) -> str:
+    """Sqlglot's first message in one line, without terminal colours and names of classes."""
+    details = getattr(error, "errors", None)
+    if not details:
+        return str(error).splitlines()[0] if str(error) else "not valid SQL"
+    first = details[0]
+    text = str(first.get("description") or "not valid SQL")
+    for pattern, words in _IN_WORDS:
+        text = pattern.sub(words, text)
+    near = f" near {first['highlight']}" if first.get("highlight") else ""
+    return f"{text}{near} (line {first.get('line')}, column {first.get('col')})"
 
 
 def check_for_duckdb(

@@ -16,7 +16,7 @@ from sampling import sampled
 import streamstate as ss
 from new_checkpoint.restored import gone_on
 from streamstate.errors import InvalidArgumentError, StateWriteError, StreamStateError
-from streamstate.operations.new_checkpoint.target_table import TargetTable
+from streamstate.operations.new_checkpoint.target import TargetTable
 from streamstate.reports import WrittenCheckpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.operators import Shape, StateSource

@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType, DoubleType, LongType, StringType, Struct
 
 from streamstate.operations.new_checkpoint.mapping import beside, propose
 from streamstate.operations.new_checkpoint.proposed_mapping import Preview, Proposal
-from streamstate.operations.new_checkpoint.target_table import TargetTable
+from streamstate.operations.new_checkpoint.target import TargetTable
 from streamstate.operations.new_checkpoint.writer import described
 from streamstate.reports import ProposedMapping, WrittenCheckpoint
 from streamstate.snapshots.checkpoint.operators import Shape, StateSource

@@ -30,7 +30,7 @@ from streamstate.snapshots.store.query_plans.operator_plans import (
     stateful_operators,
     type_of,
 )
-from streamstate.snapshots.store.query_plans.plan_sources import event_times
+from streamstate.snapshots.store.query_plans.plan_inputs import event_times, state_inputs, watermarks
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan
 from streamstate.snapshots.store.query_plans.query_plan import (
     TOO_LONG,
@@ -40,7 +40,6 @@ from streamstate.snapshots.store.query_plans.query_plan import (
     TablePlan,
     limited,
 )
-from streamstate.snapshots.store.query_plans.state_inputs import state_inputs, watermarks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

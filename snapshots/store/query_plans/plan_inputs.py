@@ -1,7 +1,8 @@
-"""Inputs of each operator's state: its keys, values and conditions as SQL over the sources' columns.
+"""The inputs of a plan: its streaming sources with their watermarks, and the inputs of each operator's state.
 
-Read from the optimised plan, in which projections are merged and columns that nobody uses are gone. The names that a
-query gives to columns on the way are replaced by their definitions, so that a renamed column makes no difference.
+The inputs of a state are its keys, values and conditions, as SQL over the sources' columns. They are read from the
+optimised plan, in which projections are merged and columns that nobody uses are gone. The names that a query gives to
+columns on the way are replaced by their definitions, so that a renamed column makes no difference.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from streamstate.snapshots.checkpoint.bindings import binds
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
-from streamstate.snapshots.store.query_plans.query_plan import StateInput
+from streamstate.snapshots.store.query_plans.query_plan import EventTime, StateInput
 
 JOIN = "Join"
 LIMIT = "GlobalLimit"
@@ -28,6 +31,52 @@ _PASSES = (
 _LONGEST = 2_000
 _MOST_FIELDS = 100
 _CHANGING = re.compile(r"#\d+L?|(?<=lambda [a-z])_\d+|@[0-9a-f]+")
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """A source of a query."""
+
+    name: str
+    """Its name or, if it has none, its place in the query from 0."""
+    leaf: Any
+    """The leaf of the analysed plan."""
+
+
+def sources_of(analyzed: Any) -> list[StreamSource]:
+    """Return the streaming sources of a plan in Spark's order.
+
+    A stream that is read twice is one source, and listed twice.
+    """
+    found: list[StreamSource] = []
+    distinct: list[Any] = []
+    for leaf in each(analyzed.collectLeaves()):
+        if not leaf.isStreaming() or binds(leaf):
+            continue
+        at = next((at for at, other in enumerate(distinct) if leaf.equals(other)), len(distinct))
+        distinct += [leaf] * (at == len(distinct))
+        found.append(StreamSource(source_name(leaf) or str(at), leaf))
+    return found
+
+
+def source_name(leaf: Any) -> str | None:
+    """Return the name that a query gave to a source; None if it has none."""
+    name = leaf.sourceIdentifyingName().nameOpt()
+    return str(name.get()) if name.isDefined() else None
+
+
+def event_times(jvm: Any, analyzed: Any) -> tuple[EventTime, ...]:
+    """Return the watermarks of a plan, each with the sources below it."""
+    delays = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
+    sources = sources_of(analyzed)
+    found = []
+    for node in walk(analyzed):
+        if kind_of(node) == "EventTimeWatermark" and node.isStreaming():
+            leaves = list(each(node.collectLeaves()))
+            below = (source.name for source in sources if any(map(source.leaf.equals, leaves)))
+            delay = int(delays.getDelayMs(node.delay()))
+            found.append(EventTime(str(node.eventTime().name()), delay, tuple(dict.fromkeys(below))))
+    return tuple(found)
 
 
 def stateful_nodes(plan: Any, mode: str) -> list[Any]:
