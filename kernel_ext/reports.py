@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from streamstate.state_inspect.state_table import StateTable as StateTable
     from streamstate.state_inspect.store import Store as Store
     from streamstate.state_inspect.suspects.suspect import Suspect as Suspect
-    from streamstate.state_inspect.temporal_index.index_updater import Tail as Tail
+    from streamstate.state_inspect.temporal_index.background_loading import Tail as Tail
     from streamstate.variables.notifications import Subscription as Subscription
     from streamstate.variables.shared_variable import SharedVariable as SharedVariable
 

@@ -28,10 +28,9 @@ from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.registry import Lineage
 from streamstate.state_inspect.differences.causes import Causes
-from streamstate.state_inspect.temporal_index.index import Index
+from streamstate.state_inspect.temporal_index.index import Index, row_counts
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.loading import loading_part
-from streamstate.state_inspect.temporal_index.row_counts import row_counts
 
 # Changes that are read in about as much time as it takes to look into their files for some keys.
 _SOON_READ = 500_000

@@ -50,7 +50,7 @@ from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.inputs.late import Late, dropped
 from streamstate.state_inspect.inputs.late_counts import late_counts
 from streamstate.state_inspect.inputs.why import Why, explained
-from streamstate.state_inspect.key_options import lists_options
+from streamstate.state_inspect.keys.table_key import lists_options
 from streamstate.state_inspect.results.results import (
     RESULT,
     result_plan,

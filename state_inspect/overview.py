@@ -5,22 +5,25 @@ State is read only to count the rows of the queries that are shown, where captur
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamstate.errors import StreamStateError
+from streamstate.snapshots.store.delta.commits import Handle
+from streamstate.snapshots.store.delta.place import Place
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.store.delta.sizes import TableSize
     from streamstate.snapshots.store.entries import Entry
     from streamstate.snapshots.store.layout import Layout
     from streamstate.snapshots.store.registry import Branch
     from streamstate.state_inspect.history import History
-
 
 _COLUMNS = {
     "query": "object",
@@ -36,6 +39,48 @@ _COLUMNS = {
     "bytes": "int64",
     "advice": "object",
 }
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of the data files of a table's newest version.
+
+    Delta's own log, and files that only older versions have and that will be swept, are not counted.
+    """
+
+    bytes: int = 0
+    files: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.bytes + other.bytes, self.files + other.files)
+
+
+class TableSize:
+    """The size of one table, computed once per version. Any thread may use it."""
+
+    def __init__(self, place: Place) -> None:
+        self._handle = Handle(place)
+        self._version = -1
+        self._size = Size()
+        self._lock = threading.Lock()
+
+    def now(self) -> Size:
+        """Return the size of the newest version.
+
+        Raises:
+            DamagedStoreError, StoreError: the table does not exist, or its log cannot be read.
+
+        Example:
+            >>> TableSize(store.layout.changelog("delays", "op0")).now()  # doctest: +SKIP
+            Size(bytes=182334, files=3)
+        """
+        with self._lock:
+            table = self._handle.newest()
+            if table.version() != self._version:
+                actions = pa.table(table.get_add_actions(flatten=True))
+                self._size = Size(pc.sum(actions["size_bytes"]).as_py() or 0, actions.num_rows)
+                self._version = table.version()
+            return self._size
 
 
 @dataclass(frozen=True)
@@ -168,7 +213,7 @@ class StoreFacts:
 
     def _size(self, query: str, table: str | None) -> tuple[int, int, str]:
         """Bytes and files of a state table, or of the manifest if ``table`` is None; and why they cannot be read."""
-        from streamstate.snapshots.store.delta.sizes import TableSize
+        from streamstate.state_inspect.overview import TableSize
 
         layout = self._store.layout
         try:

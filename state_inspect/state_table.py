@@ -21,9 +21,8 @@ from streamstate.state_inspect.keys.key_rows import Keys, rows_of_keys
 from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.sql.condition_policy import CheckedCondition, checked_condition, condition_failed
-from streamstate.state_inspect.temporal_index.index import Index, as_arrow
+from streamstate.state_inspect.temporal_index.index import Index, as_arrow, rows_at
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
-from streamstate.state_inspect.temporal_index.row_counts import rows_at
 
 if TYPE_CHECKING:
     import polars

@@ -23,8 +23,8 @@ from streamstate.state_inspect.sql.result import Result
 from streamstate.state_inspect.sql.statement import Parameters, parse_statement
 from streamstate.state_inspect.sql.time_travel import Catalog, bind
 from streamstate.state_inspect.sql.user_data import user_data
+from streamstate.state_inspect.temporal_index.background_loading import Tail
 from streamstate.state_inspect.temporal_index.index import Index
-from streamstate.state_inspect.temporal_index.index_updater import Tail
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -78,7 +78,7 @@ class StreamState(Configurable):
     @observe("refresh")
     def _refresh_changed(self, _change: object) -> None:
         # Views that no magic makes use it too. The widgets are loaded only if somebody changes the setting.
-        from streamstate.widgets.settings import set_refresh
+        from streamstate.widgets.live.loop import set_refresh
 
         set_refresh(self.refresh)
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError, worded
+from streamstate.operations.code_check.log_changes import (
+    pinned_findings,
+    recorded_setting_findings,
+    source_findings,
+    version_findings,
+)
 from streamstate.operations.code_check.plan_changes import code_note, name_findings, plan_findings
 from streamstate.operations.code_check.rehearsal import Rehearsal
 from streamstate.operations.code_check.report import CheckReport, Finding, Level
-from streamstate.operations.code_check.settings_changes import (
-    pinned_findings,
-    recorded_setting_findings,
-    version_findings,
-)
-from streamstate.operations.code_check.source_changes import source_findings
 from streamstate.operations.code_check.spark_verdict import refusal, spark_verdict
 from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.operations.report_html import ColumnPair

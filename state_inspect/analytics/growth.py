@@ -17,9 +17,8 @@ from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags
 from streamstate.state_inspect.captured_query import HistoryPart
 from streamstate.state_inspect.frames import as_html, to_pandas
-from streamstate.state_inspect.temporal_index.index import Index
+from streamstate.state_inspect.temporal_index.index import Index, rows_at
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
-from streamstate.state_inspect.temporal_index.row_counts import rows_at
 
 _TIME, _SPAN, _INTEGER = "datetime64[us, UTC]", "timedelta64[us]", "Int64"
 _NAMES = ("_last_changed", "_change", "_epochs", "_age")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property, partial
-from typing import Any
+from functools import cached_property, partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,8 @@ Spelling = Callable[[Mapping[str, Any]], str]
 """A way to write a key: as :func:`arguments` of a call, or as options, :func:`in_magic` or :func:`in_shell`."""
 
 _NOT_CAST = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True)
@@ -229,3 +232,23 @@ def _some_key(query: CapturedQuery, state: str, names: Mapping[str, str]) -> dic
             if rows.num_rows:
                 return dict(zip(names, row_tuples(rows.select(own))[0], strict=True))
     return None
+
+
+def lists_options(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let the error about an unknown key column list the options too: the name may be a misspelt option."""
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(call).parameters.values()
+    options = [parameter.name for parameter in parameters if parameter.kind in kinds and parameter.name != "self"]
+
+    @wraps(call)
+    def listing(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return call(*args, **kwargs)
+        except UnknownColumnError as error:
+            if not any(name in f"{error}" for name in kwargs if name not in options):
+                raise
+            # An example of a key, ready to copy, stays at the end.
+            problem, example, key = str(error).partition("\nFor example: ")
+            raise UnknownColumnError(f"{problem}\nOptions: {', '.join(options)}.{example}{key}") from None
+
+    return listing

@@ -7,6 +7,7 @@ import itertools
 import tempfile
 import threading
 import weakref
+from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -22,7 +23,7 @@ from streamstate.snapshots.store.duckdb_sql import embedded, quoted
 from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest, log_version_of
-from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
+from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
 from streamstate.state_inspect.temporal_index.segments import Segments
 
@@ -33,6 +34,8 @@ _KEYS_KEPT = 50
 # After this many bytes of writes DuckDB compresses the versions and frees what updates replaced. Its default of 16 MB
 # is reached only after a thousand small epochs, and doubles the size of an index of many large ones.
 _COMPRESSED_AFTER = "4MB"
+# For more epochs than these, all are counted at once.
+_FEW = 4
 
 
 class Index:
@@ -259,3 +262,32 @@ def _database(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnectio
         raise InvalidArgumentError(
             f"Invalid memory_limit={memory_limit!r}: expected an amount such as '4GB' or '512MiB'."
         ) from error
+
+
+def rows_at(index: Index, table: IntervalTable, epoch: int) -> int:
+    """Return the number of rows at an epoch that the index has."""
+    return row_counts(index, table, [epoch])[epoch]
+
+
+def row_counts(index: Index, table: IntervalTable, epochs: Iterable[int]) -> dict[int, int]:
+    """Return the number of rows at each of some epochs that the index has; each epoch is counted once."""
+    wanted = list(epochs)
+    missing = [epoch for epoch in wanted if epoch not in table.counts]
+    if len(missing) > _FEW:
+        table.counts.update(_all_at_once(index, table, missing))
+    else:
+        for epoch in missing:
+            found = index.query(f"SELECT count(*) AS n FROM {table.relation} WHERE {held_at(epoch)}")
+            table.counts[epoch] = found["n"][0].as_py()
+    return {epoch: table.counts[epoch] for epoch in wanted}
+
+
+def _all_at_once(index: Index, table: IntervalTable, epochs: Iterable[int]) -> dict[int, int]:
+    """Return a running sum of the versions that begin and end at each epoch; a replaced one does both."""
+    found = index.query(
+        "SELECT epoch, (sum(sum(n)) OVER (ORDER BY epoch))::BIGINT AS n FROM"
+        f" (SELECT _valid_from AS epoch, count(*) AS n FROM {table.relation} GROUP BY ALL"
+        f" UNION ALL SELECT _valid_to, -count(*) FROM {table.relation} GROUP BY ALL) GROUP BY epoch ORDER BY epoch"
+    )
+    changed, counts = found["epoch"].to_pylist(), found["n"].to_pylist()
+    return {epoch: counts[at - 1] if (at := bisect_right(changed, epoch)) else 0 for epoch in epochs}

@@ -17,7 +17,7 @@ from browser.stores import HOSTILE
 from streamstate.reports import History
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.values import cell
-from streamstate.widgets.browser.copies import WAYS
+from streamstate.widgets.browser.rows import WAYS
 
 pytestmark = pytest.mark.browser
 

@@ -20,8 +20,8 @@ from code_check.started import Started, add_input, settings
 from streamstate.command_line import main
 from streamstate.errors import CheckpointError, EpochGoneError, InvalidArgumentError, UnknownQueryError
 from streamstate.operations.code_check import KINDS, Finding
+from streamstate.operations.code_check.log_changes import _lost_topics
 from streamstate.operations.code_check.schema_changes import StateSchemas, compared_columns
-from streamstate.operations.code_check.source_changes import _lost_topics
 from streamstate.replay.stepping.query_sources import QuerySource
 from streamstate.reports import CheckReport
 

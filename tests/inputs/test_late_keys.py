@@ -14,7 +14,7 @@ from operators.running import INPUT, Query, Run, with_settings
 
 import streamstate as ss
 from streamstate.reports import History
-from streamstate.widgets.why.panel import panel_of
+from streamstate.widgets.why import panel_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

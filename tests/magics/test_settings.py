@@ -64,7 +64,7 @@ def test_every_setting_is_explained(bare_shell: Shell) -> None:
 
 def test_refresh_applies_to_all_views(bare_shell: Shell) -> None:
     """This includes views that are created without a magic."""
-    settings = pytest.importorskip("streamstate.widgets.settings")
+    settings = pytest.importorskip("streamstate.widgets.live.loop")
     bare_shell.run("%config StreamState.refresh = 3")
     assert settings.refresh() == 3
     bare_shell.run("%config StreamState.refresh = 0.5")

@@ -14,9 +14,9 @@ import streamstate as ss
 from reading.test_tail import until
 from streamstate.errors import StoreError
 from streamstate.reports import History
+from streamstate.state_inspect.temporal_index.background_loading import ReadAhead
 from streamstate.state_inspect.temporal_index.loading import loading_progress
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
-from streamstate.state_inspect.temporal_index.read_ahead import ReadAhead
 from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.model import BrowserModel
 
@@ -95,7 +95,7 @@ import sys
 import threading
 import duckdb
 from streamstate.state_inspect.temporal_index.query_interrupts import interruptible
-from streamstate.state_inspect.temporal_index.read_ahead import ReadAhead
+from streamstate.state_inspect.temporal_index.background_loading import ReadAhead
 
 database, begun = duckdb.connect(), threading.Event()
 

@@ -18,7 +18,7 @@ from streamstate.snapshots.store.entries import TableCounts, TableEntry
 from streamstate.snapshots.store.keyframes import keyframe_file, keyframe_rows, keyframes_in, marked_rows, marks_of
 from streamstate.state_inspect import captured_query
 from streamstate.state_inspect.overview import StoreFacts
-from streamstate.state_inspect.temporal_index import row_counts
+from streamstate.state_inspect.temporal_index import index
 from streamstate.widgets import Timeline
 from streamstate.widgets.overview import OverviewDrawing
 from streamstate.widgets.timeline.model import TimelineModel
@@ -77,7 +77,7 @@ def test_the_manifest_alone_does_not_count(history: History) -> None:
 
 def test_many_epochs_are_counted_in_one_statement(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """A running sum gives the same numbers as counting each epoch."""
-    monkeypatch.setattr(row_counts, "_FEW", 0)
+    monkeypatch.setattr(index, "_FEW", 0)
     assert history.growth()["rows"].tolist() == [1, 3, 1, 2]
 
 

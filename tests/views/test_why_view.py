@@ -31,8 +31,7 @@ from streamstate.widgets.model import Drawing
 from streamstate.widgets.page import serve
 from streamstate.widgets.page.address import Address
 from streamstate.widgets.view import View
-from streamstate.widgets.why.panel import WhyPanel
-from streamstate.widgets.why.reader import _jobs
+from streamstate.widgets.why import WhyPanel, _jobs
 
 HOUR = {"start": START + pd.Timedelta("1h"), "end": START + pd.Timedelta("2h")}
 KEY = {"hour": HOUR, "user": "a"}

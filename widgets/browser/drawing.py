@@ -16,7 +16,7 @@ from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.browser.marks import SliderMarks
 from streamstate.widgets.number_text import described, ranges
 from streamstate.widgets.still import frame, table, td
-from streamstate.widgets.why.panel import WhyPanel
+from streamstate.widgets.why import WhyPanel
 
 
 @dataclass(frozen=True)

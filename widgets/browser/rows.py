@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidSQLError, TimeLimitError, UnknownColumnError
+from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.state_inspect.expiry_times import expiry_columns, rows_with_times
+from streamstate.state_inspect.keys.key_text import arguments, in_magic, in_sql, magic_word
 from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.results.results import state_of
 from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
 from streamstate.state_inspect.values import canonical, cell, key_text, plain, timestamp
 from streamstate.widgets.browser.actions import BrowserSelection
-from streamstate.widgets.browser.copies import endings
 from streamstate.widgets.browser.drawing import (
     BrowserColumn,
     BrowserPage,
@@ -44,6 +45,9 @@ _CACHED = 4_000
 """The most counts that are cached; each is a few numbers."""
 
 StateRecord = Mapping[str, Any]
+LONGEST = 1_000
+"""Characters of a key's text; rows with a longer key have none."""
+WAYS = ("magic", "SQL", "Python")
 
 
 def shown_columns(
@@ -256,3 +260,22 @@ def _json(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return timestamp(value) if hasattr(value, "tzinfo") and hasattr(value, "hour") else value.isoformat()
     return value if isinstance(value, str | int | float | list | Mapping) or value is None else str(value)
+
+
+def beginnings(table: StateTable, store: str) -> dict[str, str]:
+    """Return the beginning of each text, before the key: the query, the table and the epoch."""
+    query, epoch = table.history.name, table.epoch
+    relation = ".".join(map(quoted, [query, *table.name.split(".")]))
+    return {
+        "magic": f"%state {query}.{table.name} key --store {magic_word(store)} --at {epoch} ",
+        "SQL": f"SELECT * FROM {relation} VERSION AS OF {epoch} WHERE ",
+        "Python": "import streamstate as ss\n\n"
+        f"ss.open_store({store!r})[{query!r}].at({epoch}).table({table.name!r}).lookup(",
+    }
+
+
+def endings(table: StateTable, key: Mapping[str, Any]) -> list[str]:
+    """Return a key, in the order of :data:`WAYS`; nothing for a key that is too long to be copied."""
+    kinds = {name: table.intervals.kind(name) for name in key}
+    texts = [in_magic(key), in_sql(key, table.intervals.schema, kinds), f"{arguments(key)})"]
+    return [] if sum(map(len, texts)) > LONGEST * len(WAYS) else texts

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamstate.snapshots.spark.plan_graph import PlanGraph, graph_of, last_execution
-from streamstate.widgets.settings import refresh
+from streamstate.widgets.live.loop import refresh
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery

@@ -13,7 +13,7 @@ from streamstate.widgets.chart import Chart
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.number_text import ranges
 from streamstate.widgets.still import MARKS, STILL_COLUMNS, frame, table, td
-from streamstate.widgets.why.panel import WhyPanel
+from streamstate.widgets.why import WhyPanel
 
 
 @dataclass(frozen=True)

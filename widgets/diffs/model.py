@@ -41,7 +41,7 @@ from streamstate.widgets.model import (
     tables_shown,
 )
 from streamstate.widgets.view import View
-from streamstate.widgets.why.reader import WhyReader
+from streamstate.widgets.why import WhyReader
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import Diff, History

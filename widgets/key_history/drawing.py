@@ -13,7 +13,7 @@ from streamstate.widgets.key_history.actions import KeySelection
 from streamstate.widgets.key_history.story import KeyChange, Story
 from streamstate.widgets.number_text import amount
 from streamstate.widgets.still import STILL_COLUMNS, frame, table, td
-from streamstate.widgets.why.panel import WhyPanel
+from streamstate.widgets.why import WhyPanel
 
 _PICTURES = 120_000
 """Characters of pictures in a saved notebook; further columns have none."""

@@ -19,10 +19,9 @@ from streamstate.snapshots.capture.memory import give_back, plain_memory
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
 from streamstate.widgets.front import plot_library
-from streamstate.widgets.live.loop import Loop
+from streamstate.widgets.live.loop import Loop, refresh
 from streamstate.widgets.live.outputs import Pace
 from streamstate.widgets.model import Drawing, S, ViewModel
-from streamstate.widgets.settings import refresh
 
 STEP = 0.4
 """Seconds that an epoch is shown while playing."""

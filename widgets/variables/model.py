@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from streamstate.errors import InvalidArgumentError, UnknownQueryError
 from streamstate.snapshots.checkpoint.bindings import relation_of
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect import History, open_store
@@ -12,18 +13,63 @@ from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.widgets.charts_and_words import KIND, ChartsAndWords
 from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.variables.drawing import ITEMS, QueryBeside, VariableFacts, drawn
-from streamstate.widgets.variables.query_beside import FollowedQuery
 from streamstate.widgets.variables.recorded_variable import RecordedVariable
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
+    from streamstate.state_inspect import Store
     from streamstate.variables.shared_variable import SharedVariable
-    from streamstate.widgets.variables.query_beside import Query
 
 NEWEST = 1_000
 """How many of the newest versions, and epochs of the query beside them, are drawn."""
 _LISTED = 50
 """How many of the newest versions of a list are read, to find out which added its items."""
+
+
+class Started(Protocol):
+    """A query that was started here, as :class:`streamstate.Running`.
+
+    Attributes:
+        name: its name in the store.
+        store: the store's path.
+    """
+
+    name: str
+    store: str
+
+
+Query: TypeAlias = "History | Started"
+
+
+class FollowedQuery:
+    """A query's history, as soon as there is one.
+
+    Args:
+        query: the query.
+
+    Raises:
+        InvalidArgumentError: it is no query.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self._history = query if isinstance(query, History) else None
+        self._store: Store | None = None
+        if self._history is None and not isinstance(getattr(query, "store", None), str):
+            raise InvalidArgumentError(
+                f"Invalid query={query!r}: expected a query's history, store['delays'], or what ss.start returned."
+            )
+        self.name = query.name
+        self._path = "" if isinstance(query, History) else query.store
+
+    def history(self) -> History | None:
+        """Its history; None if it has not been captured yet."""
+        if self._history is None:
+            self._store = self._store or open_store(self._path)
+            try:
+                self._history = self._store[self.name]
+            except UnknownQueryError:
+                return None
+        return self._history
 
 
 class VariableModel(ViewModel[NoSelection]):

@@ -16,13 +16,13 @@ from streamstate.state_inspect.values import cell, number, timestamp
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.still import frame
-from streamstate.widgets.variables.query_beside import FollowedQuery
+from streamstate.widgets.variables.model import FollowedQuery
 from streamstate.widgets.variables.recorded_variable import SET, is_number
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:
     from streamstate.variables.version_bytes import VersionEntry
-    from streamstate.widgets.variables.query_beside import Query
+    from streamstate.widgets.variables.model import Query
 
 HOW = {"init": "declared", "merge": "merged"}
 _STEPS = 100

@@ -1,1 +1,0 @@
-"""The panel below a key's changes that explains one of them."""
