@@ -10,19 +10,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
 
 from streamstate.errors import OvertakenError, StoreError, UnknownEpochError
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
-from streamstate.snapshots.store.changelog import beginnings, check_generation, key_columns, value_columns
+from streamstate.snapshots.store.changelog import ChangeLog, check_generation
 from streamstate.snapshots.store.consistent_read import read_once
 from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.duckdb_sql import database_errors
-from streamstate.snapshots.store.entries import Entries, Entry, TableFacts
+from streamstate.snapshots.store.entries import Entries, Entry
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.query_plans.plan_table import Plans
@@ -65,59 +63,6 @@ class HistoryPart:
     def has(self, _table: str) -> IntervalTable:
         """Its table, for what asks for one by name."""
         return self.table
-
-
-@dataclass(frozen=True)
-class ChangeLog:
-    """One version of a changelog; epochs captured later are not in it."""
-
-    table: str
-    version: TableVersion
-    entries: Entries
-    """The manifest, ascending by epoch."""
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """The types of all columns."""
-        return self.version.schema
-
-    @property
-    def facts(self) -> TableFacts:
-        """The manifest's facts on the table."""
-        return self.entries.facts(self.table)
-
-    @property
-    def key_columns(self) -> list[str]:
-        """In the order on disk."""
-        return key_columns(self.schema)
-
-    @property
-    def value_columns(self) -> list[str]:
-        """In the order on disk."""
-        return value_columns(self.schema)
-
-    @property
-    def columns(self) -> list[str]:
-        """Key columns, then value columns."""
-        return [*self.key_columns, *self.value_columns]
-
-    def columns_at(self, epoch: int) -> list[str]:
-        """Return the columns that existed at an epoch."""
-        begins = beginnings(self.schema)
-        return [name for name in self.columns if begins.get(name, epoch) <= epoch]
-
-    @property
-    def all_columns(self) -> list[str]:
-        """All columns of the changelog, starting with its own."""
-        return [EPOCH, CHANGE, PARTITION, *self.columns]
-
-    def keyframe(self, epoch: int) -> int | None:
-        """Return the keyframe that reading an epoch starts from; None for the table's beginning."""
-        if not self.facts.has(epoch):
-            raise UnknownEpochError(
-                f"Epoch {epoch} was dropped by retention while it was being read.\nRetry with an epoch that is kept."
-            )
-        return self.facts.keyframe_of(epoch)
 
 
 class CapturedQuery:

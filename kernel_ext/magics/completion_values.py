@@ -19,8 +19,8 @@ from streamstate.snapshots.checkpoint.operators import EPOCH
 
 if TYPE_CHECKING:
     from streamstate.magics.notebook_context import NotebookContext
+    from streamstate.snapshots.store.changelog import ChangeLog
     from streamstate.state_inspect import History, Store
-    from streamstate.state_inspect.captured_query import ChangeLog
     from streamstate.state_inspect.results.results import ShownColumns
 
 EPOCHS = 100

@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.errors import OvertakenError
+from streamstate.errors import OvertakenError, UnknownEpochError
 from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.duckdb_sql import listed, spilling
+from streamstate.snapshots.store.entries import Entries, TableFacts
 from streamstate.snapshots.store.layout import RETENTION
 
 PUT, DELETE, KEYFRAME = "put", "delete", "keyframe"
@@ -154,3 +156,56 @@ def rows_since(
         where = (where & (epoch > keyframe)) | ((change == KEYFRAME) & (epoch == keyframe))
     first = keyframe if after is None else after + 1
     return version.scan(EPOCH, first, last, columns=columns, where=where)
+
+
+@dataclass(frozen=True)
+class ChangeLog:
+    """One version of a changelog; epochs captured later are not in it."""
+
+    table: str
+    version: TableVersion
+    entries: Entries
+    """The manifest, ascending by epoch."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The types of all columns."""
+        return self.version.schema
+
+    @property
+    def facts(self) -> TableFacts:
+        """The manifest's facts on the table."""
+        return self.entries.facts(self.table)
+
+    @property
+    def key_columns(self) -> list[str]:
+        """In the order on disk."""
+        return key_columns(self.schema)
+
+    @property
+    def value_columns(self) -> list[str]:
+        """In the order on disk."""
+        return value_columns(self.schema)
+
+    @property
+    def columns(self) -> list[str]:
+        """Key columns, then value columns."""
+        return [*self.key_columns, *self.value_columns]
+
+    def columns_at(self, epoch: int) -> list[str]:
+        """Return the columns that existed at an epoch."""
+        begins = beginnings(self.schema)
+        return [name for name in self.columns if begins.get(name, epoch) <= epoch]
+
+    @property
+    def all_columns(self) -> list[str]:
+        """All columns of the changelog, starting with its own."""
+        return [EPOCH, CHANGE, PARTITION, *self.columns]
+
+    def keyframe(self, epoch: int) -> int | None:
+        """Return the keyframe that reading an epoch starts from; None for the table's beginning."""
+        if not self.facts.has(epoch):
+            raise UnknownEpochError(
+                f"Epoch {epoch} was dropped by retention while it was being read.\nRetry with an epoch that is kept."
+            )
+        return self.facts.keyframe_of(epoch)

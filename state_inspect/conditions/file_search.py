@@ -10,11 +10,11 @@ from contextlib import closing
 import duckdb
 
 from streamstate.snapshots.checkpoint.operators import EPOCH
-from streamstate.snapshots.store.changelog import KEYFRAME, PUT
+from streamstate.snapshots.store.changelog import KEYFRAME, PUT, ChangeLog
 from streamstate.snapshots.store.delta.data_files import verified
 from streamstate.snapshots.store.delta.reading import Committed
 from streamstate.snapshots.store.duckdb_sql import embedded
-from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.sql.condition_policy import condition_failed, predicate_sql
 from streamstate.state_inspect.temporal_index.epoch_runs import runs_of
 from streamstate.state_inspect.temporal_index.interval_table import held_at

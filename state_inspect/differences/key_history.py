@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.store.changelog import ChangeLog
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.snapshots.store.layout import TIME
 from streamstate.snapshots.store.names import unused
 from streamstate.state_inspect.branches.ancestors import ancestors
-from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import KeyRows
 from streamstate.state_inspect.frames import to_pandas

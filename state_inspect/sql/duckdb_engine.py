@@ -14,10 +14,10 @@ from sqlglot import exp
 
 from streamstate.errors import InvalidSQLError, StoreError, StreamStateError, UnknownColumnError
 from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
-from streamstate.snapshots.store.changelog import DELETE, KEYFRAME
+from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, ChangeLog
 from streamstate.snapshots.store.delta.data_files import verified
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
-from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.results.results import RESULT
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.statement_policy import check_for_duckdb

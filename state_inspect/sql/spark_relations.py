@@ -14,9 +14,9 @@ from pyspark.sql.window import Window
 from streamstate.errors import NoResultError
 from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY, PARTITION
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
-from streamstate.snapshots.store.changelog import DELETE, KEYFRAME
+from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, ChangeLog
 from streamstate.snapshots.store.delta.data_files import refuse_links
-from streamstate.state_inspect.captured_query import CapturedQuery, ChangeLog
+from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.inputs.inputs import batch_rows, inputs, kept_with, required_plan
 from streamstate.state_inspect.results.result_columns import result_columns
 from streamstate.state_inspect.results.results import RESULT, result_plan
