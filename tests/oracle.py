@@ -15,10 +15,17 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
 from streamstate.reports import History, StateTable
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.operators import StateSource, listed_stores, sources_of
 
 _SIDES = {"left", "right"}
 _JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _PARTS = ("key", "user_map_key", "expiration_timestamp_ms", "value", "list_element", "user_map_value", "single_value")
+
+
+def listed_sources(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
+    """The state tables of the stores that Spark lists; the session has the settings that the query is pinned to."""
+    return sources_of(listed_stores(spark, checkpoint, epoch), str(spark.conf.get(_JOIN_FORMAT, "2")))
 
 
 def spark_rows(spark: SparkSession, checkpoint: Path | str, table: str, epoch: int) -> Counter[str]:

@@ -10,7 +10,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError, NotReplayableError
+from streamstate.snapshots.spark.catalyst import each, kind_of
 from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.store.query_plans.plan_inputs import source_name
 
 _NOT_KEPT = {"socket": "a socket", "memory": "memory", "memorystream": "memory"}
 _WATERMARK = re.compile(r"^[^A-Za-z]*EventTimeWatermark\b", re.MULTILINE)
@@ -64,28 +66,21 @@ def check_streaming(frame: object) -> DataFrame:
 def sources_of(frame: DataFrame) -> list[QuerySource] | None:
     """Return the sources in the order in which Spark numbers them; None if the plan does not show it."""
     plan: Any = frame._jdf.queryExecution().analyzed()
-    leaves = plan.collectLeaves()
     found = []
-    for at in range(leaves.size()):
-        leaf = leaves.apply(at)
-        kind = str(leaf.getClass().getSimpleName())
+    for leaf in each(plan.collectLeaves()):
+        kind = kind_of(leaf)
         if kind == "CTERelationRef":
             return None
         if not leaf.isStreaming():
             continue
         if kind == "StreamingRelation":
-            found.append(QuerySource(str(leaf.sourceName()), str(leaf.dataSource().options()), _given_name(leaf)))
+            found.append(QuerySource(str(leaf.sourceName()), str(leaf.dataSource().options()), source_name(leaf)))
         elif kind == "StreamingRelationV2":
             options = str(leaf.extraOptions().asCaseSensitiveMap())
-            found.append(QuerySource(str(leaf.sourceName()), options, _given_name(leaf)))
+            found.append(QuerySource(str(leaf.sourceName()), options, source_name(leaf)))
         else:
             found.append(QuerySource(str(leaf.simpleString(1)), ""))
     return found
-
-
-def _given_name(leaf: Any) -> str | None:
-    name = leaf.sourceIdentifyingName().nameOpt()
-    return str(name.get()) if name.isDefined() else None
 
 
 def watermark_count(frame: DataFrame) -> int:

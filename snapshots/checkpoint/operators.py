@@ -113,14 +113,6 @@ def operator_number(table: str) -> int:
     return int(table.removeprefix("op").partition("_")[0])
 
 
-def state_sources(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
-    """Return the query's state tables at an epoch, by operator, in Spark's order.
-
-    The session has the settings that the query is pinned to. A restart may add or remove state variables.
-    """
-    return sources_of(listed_stores(spark, checkpoint, epoch), spark.conf.get(JOIN_FORMAT, "2") or "2")
-
-
 def sources_of(stores: Iterable[ListedStore], join_format: str) -> list[StateSource]:
     """Return the state tables in some stores, each with a name of its own."""
     sources: list[StateSource] = []

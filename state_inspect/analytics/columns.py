@@ -69,7 +69,7 @@ def _statistics(column: pa.Field, *, exact: bool) -> list[tuple[str, str]]:
     if pa.types.is_nested(kind):
         return facts
     facts += [("min", f"min({name})"), ("max", f"max({name})")]
-    if _is_number(kind):
+    if is_number(kind):
         facts += [("mean", f"avg({name}::DOUBLE)"), ("quantiles", _quantiles("cont", f"{name}::DOUBLE"))]
     elif pa.types.is_boolean(kind):
         facts.append(("mean", f"avg({name}::INTEGER)"))
@@ -85,7 +85,8 @@ def _quantiles(kind: str, value: str) -> str:
     return f"quantile_{kind}({value}, [{', '.join(map(str, QUANTILES.values()))}])"
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values of a type are numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
@@ -118,7 +119,7 @@ def column_histogram(column: pa.Field, rows: str, bins: Any, query: Query) -> pd
     """Return the values of a column by interval, or its most frequent values; see :meth:`StateTable.histogram`."""
     whole_number(bins, "bins", most=_MOST_BINS)
     name, kind = quoted(column.name), column.type
-    if _is_number(kind):
+    if is_number(kind):
         return _intervals(f"{name}::DOUBLE", rows, bins, query)
     if _is_time(kind):
         frame = _intervals(f"epoch_us({name})::DOUBLE", rows, bins, query)

@@ -13,6 +13,7 @@ import pytest
 from operators.processors import PANDAS_STATE, TRANSFORM, evolving
 from operators.queries import JOINS, KEYS, OTHERS, VALUES, WINDOWS, aggregated, grouped, in_format
 from operators.running import AVRO, FORMAT_1, HDFS, Query, Run
+from oracle import listed_sources
 from pyspark.sql import SparkSession
 from recorded.make import HERE
 from recorded.queries import QUERIES, WIDE, recorded
@@ -23,7 +24,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
 from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, Part, TableFormat
-from streamstate.snapshots.checkpoint.operators import Shape, state_sources
+from streamstate.snapshots.checkpoint.operators import Shape
 from streamstate.snapshots.spark.state_reader import StateReader
 
 _STORE = "spark.sql.streaming.stateStore"
@@ -176,7 +177,7 @@ def as_spark(spark: SparkSession, checkpoint: Path, epoch: int) -> int:
     """Compare the tables and their columns with Spark's; returns the number of tables that are described."""
     found = CheckpointFiles(checkpoint)
     session = StateReader(spark, found).session(epoch)
-    sources = state_sources(session, found, epoch)
+    sources = listed_sources(session, found, epoch)
     assert [*map(vars, sources_in_metadata(found, epoch))] == [*map(vars, sources)]
     count = 0
     for source, table in zip(sources, table_formats(found, epoch), strict=True):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle import listed_sources
 from pyspark.sql import SparkSession
 from recorded.unpacked import VERSIONS, unpacked
 
@@ -16,7 +17,6 @@ from streamstate.command_line import main
 from streamstate.operations.checkup import examine
 from streamstate.operations.checkup.state_tables import table_readings
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.operators import state_sources
 from streamstate.snapshots.spark.state_reader import StateReader
 
 
@@ -153,7 +153,7 @@ def test_the_state_tables_are_those_that_spark_lists(spark: SparkSession, record
         for path in folder.glob("*/*/commits"):
             checkpoint = CheckpointFiles(path.parent)
             epoch = checkpoint.committed()[-1]
-            sources = state_sources(StateReader(spark, checkpoint).session(epoch), checkpoint, epoch)
+            sources = listed_sources(StateReader(spark, checkpoint).session(epoch), checkpoint, epoch)
             assert [(table.table, table.operator) for table in table_readings(checkpoint, epoch)] == [
                 (source.table, source.operator) for source in sources
             ]

@@ -15,6 +15,7 @@ from streamstate.errors import InvalidArgumentError, UnknownVariableError
 from streamstate.snapshots.checkpoint.bindings import SHARED
 from streamstate.snapshots.store.declared_variables import DeclaredVariables
 from streamstate.snapshots.store.duckdb_sql import quoted
+from streamstate.state_inspect.analytics.columns import is_number
 from streamstate.state_inspect.values import cell
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.recorded_versions import KEY, VALUE
@@ -160,8 +161,3 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, list):
         return [_rounded(part) for part in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
-def is_number(arrow: pa.DataType) -> bool:
-    """Check if a type holds numbers."""
-    return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow))

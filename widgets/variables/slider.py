@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, VariableConflictError, first_line
 from streamstate.snapshots.calls.html import Html, tag
+from streamstate.state_inspect.analytics.columns import is_number
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.state_inspect.values import cell, number, timestamp
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.still import frame
 from streamstate.widgets.variables.model import FollowedQuery
-from streamstate.widgets.variables.recorded_variable import SET, is_number
+from streamstate.widgets.variables.recorded_variable import SET
 from streamstate.widgets.view import View
 
 if TYPE_CHECKING:

@@ -25,7 +25,9 @@ from streamstate.snapshots.store.names import is_number
 
 
 def sources_in_metadata(checkpoint: CheckpointFiles, epoch: int) -> list[StateSource]:
-    """Return the query's state tables at an epoch, as ``state_sources`` lists them.
+    """Return the query's state tables at an epoch, by operator, in Spark's order.
+
+    A restart may add or remove state variables.
 
     Raises:
         CheckpointError: the metadata is damaged or of an unknown version, or Spark has purged it.
