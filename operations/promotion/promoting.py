@@ -23,8 +23,7 @@ from streamstate.snapshots.calls.html import listed
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
-from streamstate.snapshots.checkpoint.fork_record import FORK_FILE
-from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord
+from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, PromotionRecord
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import StateAt, StateComparison, compare_states
 

@@ -22,8 +22,8 @@ from streamstate.errors import CheckpointError, PromotionError, QueryError
 from streamstate.replay.stepping.fork_folder import lock_holder
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import Files, files_for, local_path
+from streamstate.snapshots.checkpoint.fork_record import PromotionRecord, promotion_in, record_of
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
-from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord, promotion_in, record_of
 from streamstate.snapshots.checkpoint.state_files import StateFile
 
 if TYPE_CHECKING:

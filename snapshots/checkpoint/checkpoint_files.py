@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import CheckpointReplacedError, DamagedCheckpointError, NotACheckpointError
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
+from streamstate.snapshots.checkpoint.fork_record import PromotionRecord, promotion_in
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, legacy_operators
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
-from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord, promotion_in
 from streamstate.snapshots.checkpoint.source_progress import sources_after
 from streamstate.snapshots.checkpoint.state_files import StoreFiles
 from streamstate.snapshots.store.names import is_number

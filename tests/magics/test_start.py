@@ -19,7 +19,7 @@ from streamstate.errors import InvalidArgumentError, InvalidNameError, NoStateEr
 from streamstate.launch.starting import STARTED
 from streamstate.operations.promotion.switch import Switch
 from streamstate.reports import Running
-from streamstate.snapshots.checkpoint.promotion_record import PromotionRecord
+from streamstate.snapshots.checkpoint.fork_record import PromotionRecord
 from streamstate.snapshots.spark.python_sources import active_session
 from streamstate.snapshots.spark.session import StreamStateWarning
 
