@@ -139,8 +139,7 @@ class _Checking:
             return
         if _refused(sources):
             return
-        explained = self.recorded is not None and self.recorded.inputs is not None
-        yield from name_findings(verdict, explained=explained)
+        yield from name_findings(verdict, explained=self.recorded is not None)
         yield from self._against_the_record(frame)
 
     def _against_the_record(self, frame: DataFrame) -> Iterator[Finding]:

@@ -67,7 +67,7 @@ def _variables(verdict: SparkVerdict) -> Iterator[Finding]:
 def plan_findings(recorded: QueryPlan, plan: QueryPlan) -> Iterator[Finding]:
     """Yield the differences from the plan that the store recorded of the query."""
     yield from _mode(recorded, plan)
-    for number, (before, after) in enumerate(zip(recorded.inputs or (), plan.inputs or (), strict=False)):
+    for number, (before, after) in enumerate(zip(recorded.inputs, plan.inputs, strict=False)):
         if before.operator == after.operator:
             yield from _inputs(f"op{number}", before, after)
     if recorded.watermarks != plan.watermarks:
@@ -133,8 +133,8 @@ def _results(recorded: QueryPlan, plan: QueryPlan) -> Iterator[Finding]:
 
 def code_note(plan: QueryPlan) -> Iterator[Finding]:
     """That the code of Python functions is not compared."""
-    texts = [text for inputs in plan.inputs or () for text in (*inputs.keys, *inputs.values, *inputs.conditions)]
-    operators = [inputs.operator for inputs in plan.inputs or ()]
+    texts = [text for inputs in plan.inputs for text in (*inputs.keys, *inputs.values, *inputs.conditions)]
+    operators = [inputs.operator for inputs in plan.inputs]
     if any(operator in _OPAQUE for operator in operators) or any(
         "Python" in text or "InPandas" in text for text in texts
     ):

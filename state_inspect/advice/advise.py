@@ -60,8 +60,7 @@ class _Advisor:
         self._newest = newest
         self._reads = reads
         known = next((known for known in reversed(query.plans.recorded()) if known.since <= newest), None)
-        # A record of an earlier version does not name the operators.
-        self._plan: QueryPlan | None = known.plan if known is not None and known.plan.operators is not None else None
+        self._plan: QueryPlan | None = known.plan if known is not None and known.plan.operators else None
         self._since = 0 if known is None else known.since
         self._checkpoint = None if only_store else _local_checkpoint(query)
 

@@ -43,7 +43,7 @@ class KeptState:
 def kept_by_plan(plan: QueryPlan, tables: Sequence[str]) -> list[KeptState]:
     """Return the states among some tables from which a planned query never removes rows."""
     found: list[KeptState] = []
-    for number, operator in enumerate(plan.operators or ()):
+    for number, operator in enumerate(plan.operators):
         own = tuple(table for table in tables if operator_number(table) == number)
         found += _of_operator(plan, operator, own, number)
     return _together(found)
@@ -75,8 +75,7 @@ def _of_operator(plan: QueryPlan, operator: OperatorPlan, tables: tuple[str, ...
 
 def _key_names(table: TablePlan, plan: QueryPlan, number: int) -> str:
     """Return the key's columns by name; an expression without a name as SQL."""
-    inputs = plan.inputs or ()
-    expressions = inputs[number].keys if number < len(inputs) else ()
+    expressions = plan.inputs[number].keys if number < len(plan.inputs) else ()
     names = [column.name for column in table.keys or ()]
     named = [
         expressions[at] if name.startswith("_groupingexpression") and at < len(expressions) else name

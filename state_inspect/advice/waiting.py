@@ -107,7 +107,7 @@ def waiting_advice(
     """Advise on rows that wait, if none has been returned yet, or if the watermark is stuck."""
     newest = progress[-1]
     for table, known in plan.tables.items() if plan.mode == "append" else ():
-        operator = (plan.operators or ())[operator_number(table)]
+        operator = plan.operators[operator_number(table)]
         waits = _what_waits(operator, known, table)
         if not waits or table not in query.tables() or not reads(table):
             continue

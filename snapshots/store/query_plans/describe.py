@@ -110,12 +110,11 @@ def check_describes(layout: Layout, name: str, plan: QueryPlan, since: int) -> N
     schemas = _captured(layout, name, since)
     if not schemas:
         return
-    operators = plan.operators or ()
-    _check_operators(name, operators, schemas)
+    _check_operators(name, plan.operators, schemas)
     for table, schema in schemas.items():
         planned = plan.tables.get(table)
         if planned is None:
-            _check_columns(name, table, schema, operators[operator_number(table)].keys, key_columns(schema))
+            _check_columns(name, table, schema, plan.operators[operator_number(table)].keys, key_columns(schema))
             continue
         for expected, columns in ((planned.keys, key_columns(schema)), (planned.values, value_columns(schema))):
             _check_columns(name, table, schema, [column.type for column in expected or ()], columns)

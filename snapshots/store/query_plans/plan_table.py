@@ -124,6 +124,6 @@ def live_plan(layout: Layout, query: str, plan: QueryPlan | None) -> LivePlan | 
     """Return the newest plan of a query in a session that still runs: the recorded one, if a plan is given."""
     for planned in reversed(_planned.get((layout.root, query), [])):
         runs = planned.spark.sparkContext._jsc is not None
-        if runs and (plan is None or planned.plan.is_like(plan)):
+        if runs and (plan is None or planned.plan == plan):
             return planned
     return None

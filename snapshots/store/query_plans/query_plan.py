@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamstate.errors import QueryError, StoreError
@@ -127,26 +127,16 @@ class QueryPlan:
     fingerprint: str = ""
     """A hash of the whole plan's text, with filters and expressions below the state."""
 
-    inputs: tuple[StateInput, ...] | None = None
-    """The inputs of the state, by operator; None if they are not known."""
+    inputs: tuple[StateInput, ...] = ()
+    """The inputs of the state, by operator."""
     watermarks: tuple[str, ...] = ()
     """The event-time column and the delay of each watermark."""
-    operators: tuple[OperatorPlan, ...] | None = None
+    operators: tuple[OperatorPlan, ...] = ()
     """The stateful operators in Spark's numbers."""
     event_times: tuple[EventTime, ...] = ()
     """The watermarks, with their sources."""
     watermark_policy: str = field(default="min", compare=False)
     """The choice among several watermarks: ``min`` or ``max``."""
-
-    def is_like(self, recorded: QueryPlan) -> bool:
-        """Return whether it is the same as a stored plan, in everything that the stored one has."""
-        if not recorded.fingerprint:
-            recorded = replace(recorded, fingerprint=self.fingerprint)
-        if recorded.inputs is None:
-            recorded = replace(recorded, inputs=self.inputs, watermarks=self.watermarks)
-        if recorded.operators is None:
-            recorded = replace(recorded, operators=self.operators, event_times=self.event_times)
-        return self == recorded
 
     def to_json(self) -> str:
         """Return the record as text; equal plans have equal texts.
@@ -174,16 +164,15 @@ class QueryPlan:
             if data["format"] > FORMAT:
                 raise StoreError("The store has a plan that a newer version of streamstate recorded; upgrade.")
             tables = {name: _table_plan(table) for name, table in data["tables"].items()}
-            inputs, operators = data.get("inputs"), data.get("operators")
             return cls(
                 str(data["mode"]),
                 str(data["spark"]),
                 dict(data["settings"]),
                 tables,
                 str(data.get("fingerprint", "")),
-                None if inputs is None else tuple(_state_input(operator) for operator in inputs),
+                tuple(_state_input(operator) for operator in data.get("inputs", ())),
                 _texts(data.get("watermarks", ())),
-                None if operators is None else tuple(_operator_plan(operator) for operator in operators),
+                tuple(_operator_plan(operator) for operator in data.get("operators", ())),
                 tuple(_event_time(watermark) for watermark in data.get("event_times", ())),
                 str(data.get("watermark_policy", "min")),
             )
