@@ -874,8 +874,8 @@ class Checkpoint(os.PathLike[str]):
             >>> delays.rescale_advice("store", cores=8).suggested  # doctest: +SKIP
             8
         """
-        from streamstate.operations.recorded_plan import recorded_history
         from streamstate.operations.rescaling.advice import rescale_advice
+        from streamstate.operations.stopped_query import recorded_history
 
         history = recorded_history(store, self.query_id, self._storage_options)
         return rescale_advice(history, query=self._query, cores=cores, rows_per_partition=rows_per_partition)

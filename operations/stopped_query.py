@@ -1,17 +1,23 @@
-"""Checks of a stopped query that rescaling, promoting and migrating share."""
+"""A query that an operation acts on: whether it is stopped, its newest epoch, and what its store has of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.errors import CheckpointError, QueryError, StreamStateError
-from streamstate.replay.stepping.run_batch import active_queries
+from streamstate.errors import CheckpointError, QueryError, StreamStateError, UnknownQueryError
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.query_plans.plan_table import Plans
+from streamstate.snapshots.store.registry import name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+    from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
+    from streamstate.state_inspect import History, Store
 
 
 def check_stopped(checkpoints: Iterable[CheckpointFiles], spark: SparkSession, done: str, magic: str) -> None:
@@ -23,6 +29,8 @@ def check_stopped(checkpoints: Iterable[CheckpointFiles], spark: SparkSession, d
         done: the end of "only a stopped query can be".
         magic: the magic that stops the query itself.
     """
+    from streamstate.replay.stepping.run_batch import active_queries
+
     active = active_queries(spark)
     for checkpoint in checkpoints:
         if checkpoint.query_id in active:
@@ -61,3 +69,40 @@ def settled_epoch(checkpoint: CheckpointFiles, verb: str, error: type[StreamStat
             f"Start the query with the same sink until that epoch is committed (step a fork), stop it, then {verb}."
         )
     return epoch
+
+
+def recorded_plan(store: Store | str | Path | None, query_id: str, epoch: int) -> QueryPlan | None:
+    """Return the plan of a query at an epoch; None if it was not recorded, or without a store.
+
+    Raises:
+        UnknownQueryError: the store does not have the query.
+    """
+    if store is None:
+        return None
+    layout = Layout.at(store) if isinstance(store, str | os.PathLike) else store.layout
+    return Plans(layout, _name(layout, query_id)).at(epoch)
+
+
+def recorded_history(
+    store: Store | str | Path, query_id: str, storage_options: Mapping[str, str] | None = None
+) -> History:
+    """Return the history of a query.
+
+    Raises:
+        UnknownQueryError: the store does not have the query.
+    """
+    if isinstance(store, str | os.PathLike):
+        from streamstate.state_inspect import open_store
+
+        store = open_store(store, storage_options=storage_options)
+    return store[_name(store.layout, query_id)]
+
+
+def _name(layout: Layout, query_id: str) -> str:
+    name = name_of(layout, query_id)
+    if name is None:
+        raise UnknownQueryError(
+            f"{layout.root} does not have the query with the id {query_id}.\n"
+            "Pass the store that the query is captured into, or none."
+        )
+    return name

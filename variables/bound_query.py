@@ -14,8 +14,8 @@ from streamstate.snapshots.checkpoint.bindings import FORMAT, RUN, Binding, Vers
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, local_path
 from streamstate.snapshots.checkpoint.fork_record import forked_from
+from streamstate.snapshots.spark.catalyst import source_name
 from streamstate.snapshots.spark.python_sources import register_source
-from streamstate.snapshots.store.query_plans.plan_inputs import source_name
 from streamstate.variables.contributions import begin_run
 from streamstate.variables.declaration import LATEST
 from streamstate.variables.declaring import declared_variable

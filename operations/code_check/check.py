@@ -20,8 +20,8 @@ from streamstate.operations.code_check.plan_changes import code_note, name_findi
 from streamstate.operations.code_check.rehearsal import Rehearsal
 from streamstate.operations.code_check.report import CheckReport, Finding, Level
 from streamstate.operations.code_check.spark_verdict import refusal, spark_verdict
-from streamstate.operations.recorded_plan import recorded_plan
 from streamstate.operations.report_html import ColumnPair
+from streamstate.operations.stopped_query import recorded_plan
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles

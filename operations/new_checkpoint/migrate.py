@@ -29,8 +29,7 @@ from streamstate.operations.new_checkpoint.proposed_mapping import FEW_ROWS, Pro
 from streamstate.operations.new_checkpoint.target import TargetQuery, TargetTable
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, check_readable, making
 from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
-from streamstate.operations.recorded_plan import recorded_plan
-from streamstate.operations.stopped_query import check_stopped, settled_epoch
+from streamstate.operations.stopped_query import check_stopped, recorded_plan, settled_epoch
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles

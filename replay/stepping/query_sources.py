@@ -10,9 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError, NotReplayableError
-from streamstate.snapshots.spark.catalyst import each, kind_of
+from streamstate.snapshots.spark.catalyst import each, kind_of, source_name
 from streamstate.snapshots.spark.connect import require_classic
-from streamstate.snapshots.store.query_plans.plan_inputs import source_name
 
 _NOT_KEPT = {"socket": "a socket", "memory": "memory", "memorystream": "memory"}
 _WATERMARK = re.compile(r"^[^A-Za-z]*EventTimeWatermark\b", re.MULTILINE)

@@ -51,6 +51,12 @@ def number_of(attribute: Any) -> int:
     return int(attribute.exprId().id())
 
 
+def source_name(leaf: Any) -> str | None:
+    """Return the name that a query gave to a source; None if it has none."""
+    name = leaf.sourceIdentifyingName().nameOpt()
+    return str(name.get()) if name.isDefined() else None
+
+
 def walk(plan: Any) -> Iterator[Any]:
     """Return a plan's nodes, from the top down, left before right."""
     yield plan

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamstate.snapshots.checkpoint.bindings import binds
-from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
+from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, source_name, walk
 from streamstate.snapshots.store.query_plans.query_plan import EventTime, StateInput
 
 JOIN = "Join"
@@ -57,12 +57,6 @@ def sources_of(analyzed: Any) -> list[StreamSource]:
         distinct += [leaf] * (at == len(distinct))
         found.append(StreamSource(source_name(leaf) or str(at), leaf))
     return found
-
-
-def source_name(leaf: Any) -> str | None:
-    """Return the name that a query gave to a source; None if it has none."""
-    name = leaf.sourceIdentifyingName().nameOpt()
-    return str(name.get()) if name.isDefined() else None
 
 
 def event_times(jvm: Any, analyzed: Any) -> tuple[EventTime, ...]:
