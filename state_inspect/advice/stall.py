@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
 from streamstate.snapshots.store.query_plans.query_plan import EventTime
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress
@@ -88,10 +88,7 @@ def _last_delivery(progress: Sequence[EpochProgress], source: str) -> int | None
 
 
 def _topics(offset: Any) -> tuple[str, ...]:
-    parsed = json.loads(offset) if isinstance(offset, str) and offset.startswith("{") else offset
-    if not isinstance(parsed, dict) or not parsed or not all(isinstance(part, dict) for part in parsed.values()):
-        return ()
-    return tuple(map(str, parsed))
+    return tuple(kafka_topics(offset) or ())
 
 
 @dataclass(frozen=True)
