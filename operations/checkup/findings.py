@@ -29,8 +29,8 @@ _SHOWN = 10
 _LOGS = 50
 """The newest epochs whose logs are read."""
 _RETAIN = "spark.sql.streaming.minBatchesToRetain"
-_DEFAULT = 100
-_SAMPLE = 21
+_KEPT_BY_DEFAULT = 100
+_TIMED_EPOCHS = 21
 _MINUTE = 60.0
 # A restart of the capture, with Spark's start and a pass that catches up, takes less.
 _SHORT_PAUSE = 2 * _MINUTE
@@ -179,7 +179,7 @@ def _from_checkpoint(checkpoint: CheckpointFiles, committed: Sequence[int]) -> I
 
 def epoch_seconds(checkpoint: CheckpointFiles, committed: Sequence[int]) -> float | None:
     """Return the median time between the plans of the last epochs; copying a checkpoint does not change it."""
-    plans = [checkpoint.readable_plan(epoch) for epoch in committed[-_SAMPLE:]]
+    plans = [checkpoint.readable_plan(epoch) for epoch in committed[-_TIMED_EPOCHS:]]
     moments = [planned.began_at for planned in plans if planned and planned.began_at]
     gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(moments)]
     return statistics.median(gaps) if gaps else None
@@ -193,7 +193,7 @@ def retention_findings(
     The setting is not in the checkpoint. Once Spark has purged epochs, the number of the remaining ones shows it.
     """
     purged = bool(committed) and committed[0] > 0
-    retained = len(committed) if purged else _DEFAULT
+    retained = len(committed) if purged else _KEPT_BY_DEFAULT
     held = f"the checkpoint holds {retained}" if purged else f"Spark's default is to keep {retained}"
     at_once = interval.epochs
     if interval.seconds and seconds:

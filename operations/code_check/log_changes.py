@@ -24,11 +24,11 @@ from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ADVICE = (
+_KEEP_SOURCES = (
     "Keep the sources and their order. A new source needs a new checkpoint, such as one of ss.bootstrap; or name the"
     " sources (readStream.name) before the first start."
 )
-_EFFECT = "Spark fails at its first epoch: it finds offsets by a source's place in the query, or by its name."
+_WRONG_OFFSETS = "Spark fails at its first epoch: it finds offsets by a source's place in the query, or by its name."
 _MOVED = "Spark fails when it starts: it looks in the new place for the files that its last epoch read."
 _MOVED_ADVICE = "Restore the place, or the order of the sources; or start over with another checkpoint: ss.bootstrap."
 _FILES = re.compile(r"^FileSource\[(.*)\]$", re.DOTALL)
@@ -51,7 +51,9 @@ def source_findings(frame: DataFrame, checkpoint: CheckpointFiles, epoch: int) -
     if len(found) != len(places):
         had = f"{len(places)} {'source' if len(places) == 1 else 'sources'}"
         now = ", ".join(source.name for source in found) or "none"
-        yield Finding("sources", f"The checkpoint has offsets of {had}; the code reads {now}.", _EFFECT, _ADVICE)
+        yield Finding(
+            "sources", f"The checkpoint has offsets of {had}; the code reads {now}.", _WRONG_OFFSETS, _KEEP_SOURCES
+        )
         return
     for source, place in zip(found, places, strict=True):
         yield from _of_one(source, place, planned, checkpoint)
@@ -62,7 +64,7 @@ def _named(found: Sequence[QuerySource], planned: PlannedEpoch) -> Iterator[Find
     lost = [name for name, offset in zip(planned.names, planned.offsets, strict=True) if not is_binding(offset)]
     if missing := sorted({*lost} - given):
         change = f"The sources named {choices(missing)} are gone; the code names {choices(sorted(given))}."
-        yield Finding("sources", change, "Spark cannot go on from the offsets of a source that is gone.", _ADVICE)
+        yield Finding("sources", change, "Spark cannot go on from the offsets of a source that is gone.", _KEEP_SOURCES)
 
 
 def _of_one(source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: CheckpointFiles) -> Iterator[Finding]:
@@ -73,7 +75,7 @@ def _of_one(source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: 
     if source.reads_files != (batch is not None):
         change = f"Source {place} is {source.name}, but its offset in the checkpoint is {offset}."
         yield Finding(
-            "sources", change, "Spark fails: an offset of one kind of source means nothing to another.", _ADVICE
+            "sources", change, "Spark fails: an offset of one kind of source means nothing to another.", _KEEP_SOURCES
         )
     elif batch is not None:
         yield from _moved_files(source, place, planned.logs[place], batch, checkpoint)
