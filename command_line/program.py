@@ -15,6 +15,7 @@ from streamstate.command_line.command import FAILED, FINE, INTERRUPTED, MORE_WOR
 from streamstate.command_line.compact import COMPACT
 from streamstate.command_line.diff import DIFF
 from streamstate.command_line.doctor import DOCTOR
+from streamstate.command_line.epochs import EPOCHS
 from streamstate.command_line.export import EXPORT
 from streamstate.command_line.follow import FOLLOW
 from streamstate.command_line.fork import FORK
@@ -34,7 +35,7 @@ from streamstate.snapshots.calls.progress_callback import ProgressCallback, set_
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 COMMANDS = (
-    *(DOCTOR, CHECK, MIGRATE, FORK, CAPTURE, FOLLOW),
+    *(DOCTOR, EPOCHS, CHECK, MIGRATE, FORK, CAPTURE, FOLLOW),
     *(LS, SHOW, SQL, DIFF, KEY, WHY, INPUTS, LATE),
     *(RETAIN, COMPACT, EXPORT, RESTORE, SERVE),
 )

@@ -178,7 +178,7 @@ def start_launch(
         repaired: called with a line for each change of the checkpoint that was interrupted; by default ``say``.
     """
     from streamstate.operations.supervision.supervise import Supervised
-    from streamstate.snapshots.capture.follow import following
+    from streamstate.snapshots.capture.follow import follow
     from streamstate.snapshots.spark.session import advise
     from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
@@ -205,7 +205,15 @@ def start_launch(
         register(layout, launch.name, str(query.id), launch.checkpoint)
         # A restarted query has a new handle, so a supervised one is followed by its checkpoint.
         followed = query if launch.restart is None else launch.checkpoint
-        capture = following(followed, store, launch.name, every=every, spark=spark, storage_options=storage_options)
+        capture = follow(
+            followed,
+            store,
+            launch.name,
+            every=every,
+            spark=spark,
+            storage_options=storage_options,
+            record_plan=False,
+        )
         supervised = None
         recorders: dict[Recorder, Supervised | None] = dict.fromkeys(launch.recorders())
         if launch.restart is not None:  # when supervision ends, so does the capture

@@ -72,35 +72,13 @@ def follow(
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
     on_pass: OnPass | None = None,
+    record_plan: bool = True,
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
-    :meth:`streamstate.Checkpoint.follow` describes the arguments and errors.
+    :meth:`streamstate.Checkpoint.follow` describes the arguments and errors. A caller that records the plan of a
+    ``StreamingQuery`` itself sets ``record_plan`` to False.
     """
-    capture = following(
-        query_or_checkpoint, store, name, every=every, verify=verify, spark=spark, storage_options=storage_options,
-        on_pass=on_pass,
-    )  # fmt: skip
-    if not isinstance(query_or_checkpoint, (str, os.PathLike)):
-        from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
-
-        since, layout = first_epoch(query_or_checkpoint), Layout.at(store, storage_options)
-        store_running_plan(layout, capture.status.name, lambda: plan_of_query(query_or_checkpoint), since)
-    return capture
-
-
-def following(
-    query_or_checkpoint: StreamingQuery | str | os.PathLike[str],
-    store: str | Path,
-    name: str | None = None,
-    *,
-    every: Every = 1,
-    verify: Verify = "first",
-    spark: SparkSession | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    on_pass: OnPass | None = None,
-) -> Capture:
-    """As :func:`follow`, for a caller that records the query's plan itself."""
     interval = CaptureInterval.of(every)
     if isinstance(query_or_checkpoint, (str, os.PathLike)):
         checkpoint, fallback, query = os.fspath(query_or_checkpoint), None, None
@@ -114,7 +92,16 @@ def following(
     if capturer.checkpoint.committed():
         capturer.register()
     # A checkpoint does not show whether its query still runs, so a capture of it does not end by itself.
-    return Capture(capturer, interval, None if query is None else lambda: not query.isActive, on_pass)
+    capture = Capture(capturer, interval, None if query is None else lambda: not query.isActive, on_pass)
+    if query is not None and record_plan:
+        _record_plan(query, Layout.at(store, storage_options), capture.status.name)
+    return capture
+
+
+def _record_plan(query: StreamingQuery, layout: Layout, name: str) -> None:
+    from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
+
+    store_running_plan(layout, name, lambda: plan_of_query(query), first_epoch(query))
 
 
 def checkpoint_of(query: StreamingQuery) -> str:
