@@ -591,7 +591,7 @@ class Checkpoint(os.PathLike[str]):
 
         Args:
             build_query: returns the streaming DataFrame: the query's code, or a changed version to try out.
-            at: the epoch to begin at; by default the newest committed one.
+            at: the epoch to begin at; by default the oldest one that can be forked.
             directory: where the session keeps its forks; by default a temporary folder that lives as long as it.
             store: where the forks are captured; by default a folder in ``directory``.
             name: the query's name in the store; by default the name that it already has there, or its folder's.
