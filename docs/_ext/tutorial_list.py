@@ -70,7 +70,7 @@ def with_outputs(notebook: Notebook, path: Path) -> Notebook:
 
 
 def _still(output: Notebook) -> Iterator[Notebook]:
-    """Yield an output in the forms that need no kernel: text, pictures, and HTML without scripts; none if it has none."""
+    """Yield an output in the forms that need no kernel, if it has any: text, pictures, and HTML without scripts."""
     data = {kind: value for kind, value in output.get("data", {}).items() if kind.startswith(("text/", "image/"))}
     if "text/html" in data:
         data["text/html"] = _SCRIPT.sub("", "".join(data["text/html"]))
