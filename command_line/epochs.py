@@ -24,13 +24,17 @@ def _run(given: argparse.Namespace) -> int:
 
     epochs = ss.Checkpoint(given.checkpoint, storage_options=storage_options(given)).epochs()
     if given.json:
-        epochs["offsets"] = [text and json.loads(text) for text in epochs["offsets"]]
-        epochs["sources"] = [{str(source): words for source, words in row.items()} for row in epochs["sources"]]
+        offsets = [text and json.loads(text) for text in epochs["offsets"]]
+        epochs = epochs.assign(offsets=offsets, sources=epochs["sources"].map(_by_name))
     else:
-        epochs = epochs.drop(columns="offsets")
-        epochs["sources"] = [_in_a_line(row) for row in epochs["sources"]]
+        epochs = epochs.drop(columns="offsets").assign(sources=epochs["sources"].map(_in_a_line))
     print_frame(epochs, as_json=given.json)
     return FINE
+
+
+def _by_name(sources: Mapping[str | int, str]) -> dict[str, str]:
+    """Return the positions with text as keys, as JSON has them."""
+    return {str(source): words for source, words in sources.items()}
 
 
 def _in_a_line(sources: Mapping[str | int, str]) -> str:

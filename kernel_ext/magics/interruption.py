@@ -45,18 +45,21 @@ def interruption(
         undo: called for a query that ran, if the block fails; by default, the query is started again as it was.
     """
     __tracebackhide__ = True
-    ran, began = running is not None and running.state in RUNNING, time.monotonic()
+    before = running.launch if running is not None and running.state in RUNNING else None
+    began = time.monotonic()
     with notebook.working(stays=stays, always=True) as progress:
         stopped = Interruption(progress)
         try:
             yield stopped
         except BaseException:
-            if ran and running is not None and running.launch is not None:
-                (undo or (lambda: restart(notebook, running.launch, running)))()
+            if undo is not None and before is not None:
+                undo()
+            elif running is not None and before is not None:
+                restart(notebook, before, running)
             raise
         if running is None or stopped.then is None:
             return
-        if ran:
+        if before is not None:
             restart(notebook, stopped.then, running)
             progress.line = f"{stopped.line}; it was stopped for {time.monotonic() - began:.1f} s."
         else:

@@ -184,7 +184,7 @@ def test_options_in_prose_exist() -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_docstrings_and_messages_name_what_exists(room: str) -> None:
     """A message that advises a call, a magic or a command advises one that exists."""
-    problems = {}
+    problems: dict[str, list[str]] = {}
     for path in (source for source in SOURCES if source.is_relative_to(ROOT / room)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.JoinedStr, ast.Constant)) and (words := literal(node)):
@@ -201,4 +201,4 @@ def literal(node: ast.JoinedStr | ast.Constant) -> str:
     """The text of a string; what an f-string inserts is an ellipsis."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
-    return "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
