@@ -57,17 +57,7 @@ _BEFORE_FIRST_EPOCH = -1
 
 @dataclass(eq=False)
 class NewFork:
-    """A checkpoint made from another one.
-
-    Attributes:
-        path: its path or URI.
-        original_path: the path or URI of the checkpoint it was made from.
-        epoch: the last epoch that both share; the fork runs the one after it next.
-        seconds: how long it took to make.
-        linked_bytes: bytes shared with the original's files on the local disk.
-        new_bytes: bytes the fork takes up itself.
-        edited_rows: how many rows of its state were changed, added or deleted.
-    """
+    """A checkpoint made from another one; :class:`streamstate.reports.Fork` describes its attributes."""
 
     path: str
     original_path: str
