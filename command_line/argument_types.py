@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.calls.checks import duration
 
 if TYPE_CHECKING:
@@ -123,11 +123,10 @@ def epoch_or_time(text: str) -> int | str | datetime:
 
 def key_of(state: StateTable, words: Sequence[str], given: argparse.Namespace, **how: Any) -> dict[str, Any]:
     """Return the key that the words of a line name; the error about an unknown column lists the options too."""
-    from streamstate.state_inspect.key_options import options_listed
-
-    options = [flag for flag in flags_of(given.parser) if flag != "--help"]
-    with options_listed(options, (word.partition("=")[0] for word in words)):
+    try:
         return state.table_key.read(words, **how)
+    except UnknownColumnError as error:
+        raise error.with_options(flag for flag in flags_of(given.parser) if flag != "--help") from None
 
 
 def flags_of(parser: argparse.ArgumentParser) -> list[str]:

@@ -208,6 +208,12 @@ class NoResultError(UnknownNameError):
 class UnknownColumnError(UnknownNameError):
     """The state table has no column of that name."""
 
+    def with_options(self, options: Iterable[str]) -> UnknownColumnError:
+        """Return the error for a word that may be a misspelt option: they are listed after the columns."""
+        lines = str(self).split("\n")
+        lines[min(1, len(lines) - 1)] += f" Options: {', '.join(options)}."
+        return UnknownColumnError("\n".join(lines))
+
 
 class UnknownEpochError(UnknownNameError):
     """The epoch was not captured; the message names the nearest captured ones."""

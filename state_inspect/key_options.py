@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -22,22 +21,13 @@ def lists_options(call: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(call)
     def listing(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with options_listed(options, [name for name in kwargs if name not in options]):
+        try:
             return call(*args, **kwargs)
+        except UnknownColumnError as error:
+            if not any(name in f"{error}" for name in kwargs if name not in options):
+                raise
+            # An example of a key, ready to copy, stays at the end.
+            problem, example, key = str(error).partition("\nFor example: ")
+            raise UnknownColumnError(f"{problem}\nOptions: {', '.join(options)}.{example}{key}") from None
 
     return listing
-
-
-@contextmanager
-def options_listed(options: Iterable[str], names: Iterable[str]) -> Iterator[None]:
-    """Let the error about an unknown key column, one of the ``names``, list the options too."""
-    __tracebackhide__ = True
-    try:
-        yield
-    except UnknownColumnError as error:
-        if not any(name in f"{error}" for name in names):
-            raise
-        # After the columns, which the second line lists; an example of a key, ready to copy, stays at the end.
-        lines = str(error).split("\n")
-        lines[min(1, len(lines) - 1)] += f" Options: {', '.join(options)}."
-        raise UnknownColumnError("\n".join(lines)) from None

@@ -206,13 +206,7 @@ def start_launch(
         # A restarted query has a new handle, so a supervised one is followed by its checkpoint.
         followed = query if launch.restart is None else launch.checkpoint
         capture = follow(
-            followed,
-            store,
-            launch.name,
-            every=every,
-            spark=spark,
-            storage_options=storage_options,
-            record_plan=False,
+            followed, store, launch.name, every=every, spark=spark, storage_options=storage_options, records_plan=False
         )
         supervised = None
         recorders: dict[Recorder, Supervised | None] = dict.fromkeys(launch.recorders())

@@ -72,12 +72,12 @@ def follow(
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
     on_pass: OnPass | None = None,
-    record_plan: bool = True,
+    records_plan: bool = True,
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
-    :meth:`streamstate.Checkpoint.follow` describes the arguments and errors. A caller that records the plan of a
-    ``StreamingQuery`` itself sets ``record_plan`` to False.
+    :meth:`streamstate.Checkpoint.follow` describes the arguments and errors. A caller that records the query's plan
+    itself passes ``records_plan=False``.
     """
     interval = CaptureInterval.of(every)
     if isinstance(query_or_checkpoint, (str, os.PathLike)):
@@ -93,15 +93,11 @@ def follow(
         capturer.register()
     # A checkpoint does not show whether its query still runs, so a capture of it does not end by itself.
     capture = Capture(capturer, interval, None if query is None else lambda: not query.isActive, on_pass)
-    if query is not None and record_plan:
-        _record_plan(query, Layout.at(store, storage_options), capture.status.name)
+    if query is not None and records_plan:
+        from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
+
+        store_running_plan(capture.layout, capture.name, lambda: plan_of_query(query), first_epoch(query))
     return capture
-
-
-def _record_plan(query: StreamingQuery, layout: Layout, name: str) -> None:
-    from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
-
-    store_running_plan(layout, name, lambda: plan_of_query(query), first_epoch(query))
 
 
 def checkpoint_of(query: StreamingQuery) -> str:
