@@ -45,6 +45,12 @@ def _fork_arguments(parser: MagicParser) -> None:
     parser.add("name", metavar="NAME", completes="query", help="the query to fork; it may be running")
     _add_at(parser, "the last epoch that both share (default: the newest committed epoch)")
     parser.add("--as", dest="new", metavar="NEW", required=True, help="the name of the fork")
+    parser.add(
+        "--verify",
+        choices=("files", "rows"),
+        default="files",
+        help="compare the files of both, or also the rows that Spark reads (default: files)",
+    )
     add_edits(parser)
     add_code(parser)
     add_output(parser, "keep the fork in a variable")
@@ -57,7 +63,7 @@ def _fork(notebook: NotebookContext, args: argparse.Namespace) -> None:
     check_free(notebook, query.store, args.new)
     if args.query is not None:
         notebook.codes[args.new] = code_of(notebook, query, args.query, args.mode)
-    fork = _make_fork(notebook, query, args.at, args.new, **edits_of(args))
+    fork = _make_fork(notebook, query, args.at, args.new, verify=args.verify, **edits_of(args))
     print(
         f"{args.new} is a fork of {query.name} at epoch {fork.epoch}.\n"
         f"%stream step {args.new} runs its next epoch, %state {args.new} shows its state."
@@ -165,7 +171,7 @@ def _debug(notebook: NotebookContext, args: argparse.Namespace) -> DebugSession:
 
 
 def _make_fork(
-    notebook: NotebookContext, query: KnownQuery, at: int | None, name: str, **changes: Any
+    notebook: NotebookContext, query: KnownQuery, at: int | None, name: str, *, verify: str = "files", **changes: Any
 ) -> Fork | WrittenCheckpoint:
     """A fork beside the store, captured into it; restored from the store if the epoch or the checkpoint is gone."""
     __tracebackhide__ = True
@@ -174,7 +180,7 @@ def _make_fork(
         progress.say(f"{name}: linking the state of {query.name}")
         try:
             made: Fork | WrittenCheckpoint = Checkpoint(query.checkpoint, storage_options=options).fork(
-                target, at=at, spark=spark, **changes
+                target, at=at, verify=verify, spark=spark, **changes
             )
         except (EpochGoneError, NotACheckpointError) as error:
             history = notebook.open(query.store)[query.name]
