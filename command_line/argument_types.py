@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.calls.checks import duration
 
 if TYPE_CHECKING:
-    from streamstate.state_inspect import History, Snapshot
+    from streamstate.state_inspect import History, Snapshot, StateTable
 
 KEY_HELP = "the key, a value for each key column; a window by its start: window=2026-03-01T12:00Z"
 AT_HELP = "12, live-10, or a time with its zone such as 2026-03-01T12:00+01:00"
@@ -117,6 +119,31 @@ def epoch_or_time(text: str) -> int | str | datetime:
             " '2026-03-01 12:00 Europe/Rome'."
         ) from None
     return text if isinstance(found, FromLive) else found
+
+
+def key_of(state: StateTable, words: Sequence[str], given: argparse.Namespace, **how: Any) -> dict[str, Any]:
+    """Return the key that the words of a line name; the error about an unknown column lists the options too."""
+    try:
+        return state.table_key.read(words, **how)
+    except UnknownColumnError as error:
+        raise error.with_options(flag for flag in flags_of(given.parser) if flag != "--help") from None
+
+
+def flags_of(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the options of a parser, without their short forms."""
+    return [flag for flag in parser._option_string_actions if flag.startswith("--")]  # noqa: SLF001 (as --help)
+
+
+def no_option(word: str, parser: argparse.ArgumentParser, more: Iterable[str] = ()) -> str:
+    """Return a message about an option that does not exist, with the nearest option, or word of ``more``."""
+    flags = flags_of(parser)
+    return f"there is no option {word}.{did_you_mean(word, [*flags, *more])}\nOptions: {', '.join(flags)}."
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """Return a question with the name nearest to the one given, after a space; empty if none is near."""
+    near = difflib.get_close_matches(str(given), list(known), n=1)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def snapshot_at(history: History, at: int | str | datetime) -> Snapshot:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from streamstate.command_line.argument_types import count, epoch
 from streamstate.command_line.arguments import add_checkpoint, add_json
 from streamstate.command_line.command import FINE, Command
 from streamstate.command_line.output import print_json
+
+_PRINTED = ("path", "original", "epoch", "query_id", "seconds", "linked_bytes", "new_bytes", "edited_rows")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,24 +31,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default="files",
         help="compare the files of both, or also the rows that Spark reads (default: files)",
     )
-    add_json(
-        parser,
-        "one object: checkpoint, original, epoch, query_id, seconds, linked_bytes, new_bytes, edited_rows",
-    )
+    add_json(parser, f"one object: {', '.join(_PRINTED)}")
 
 
 def _run(given: argparse.Namespace) -> int:
-    from streamstate.replay.forks.fork import fork
+    import streamstate as ss
 
-    made = fork(
-        given.checkpoint, given.to, at=given.at, partitions=given.partitions, edit=given.edit, verify=given.verify
+    fork = ss.Checkpoint(given.checkpoint).fork(
+        given.to, at=given.at, partitions=given.partitions, edit=given.edit, verify=given.verify
     )
     if given.json:
-        print_json(asdict(made))
+        print_json({name: getattr(fork, name) for name in _PRINTED})
     else:
-        print(
-            f"{made.checkpoint}: a fork of {made.original} at epoch {made.epoch}. It runs epoch {made.epoch + 1} next."
-        )
+        print(f"{fork}: a fork of {fork.original} at epoch {fork.epoch}. It runs epoch {fork.epoch + 1} next.")
     return FINE
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from streamstate.command_line.argument_types import snapshot_at
+from streamstate.command_line.argument_types import key_of, snapshot_at
 from streamstate.command_line.arguments import add_at, add_json, add_key, add_query, add_store, add_table, history_of
 from streamstate.command_line.command import FINE, Command
 from streamstate.command_line.output import print_state
@@ -24,7 +24,7 @@ def _run(given: argparse.Namespace) -> int:
 
     history = history_of(given)
     state = snapshot_at(history, "live" if given.at is None else given.at).table(given.table)
-    key = state.table_key.read(given.words, whole=given.at is not None, spelling=in_shell)
+    key = key_of(state, given.words, given, whole=given.at is not None, spelling=in_shell)
     rows = history.key_history_arrow(state.name, key=key) if given.at is None else state.lookup_many_arrow([key])
     print_state(state, rows, as_json=given.json)
     return FINE

@@ -7,14 +7,17 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import NoReturn
 
 from streamstate import __version__
+from streamstate.command_line.argument_types import no_option
 from streamstate.command_line.capture import CAPTURE
 from streamstate.command_line.check import CHECK
 from streamstate.command_line.command import FAILED, FINE, INTERRUPTED, MORE_WORDS, STATUSES
 from streamstate.command_line.compact import COMPACT
 from streamstate.command_line.diff import DIFF
 from streamstate.command_line.doctor import DOCTOR
+from streamstate.command_line.epochs import EPOCHS
 from streamstate.command_line.export import EXPORT
 from streamstate.command_line.follow import FOLLOW
 from streamstate.command_line.fork import FORK
@@ -34,7 +37,7 @@ from streamstate.snapshots.calls.progress_callback import ProgressCallback, set_
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 COMMANDS = (
-    *(DOCTOR, CHECK, MIGRATE, FORK, CAPTURE, FOLLOW),
+    *(DOCTOR, EPOCHS, CHECK, MIGRATE, FORK, CAPTURE, FOLLOW),
     *(LS, SHOW, SQL, DIFF, KEY, WHY, INPUTS, LATE),
     *(RETAIN, COMPACT, EXPORT, RESTORE, SERVE),
 )
@@ -69,10 +72,18 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     all_commands = parser()
     given, rest = all_commands.parse_known_args(arguments)
     if rest and (any(word.startswith("-") for word in rest) or not isinstance(getattr(given, MORE_WORDS, None), list)):
-        all_commands.error(f"unrecognized arguments: {' '.join(rest)}")
+        _unrecognized(all_commands, given.command, rest)
     if rest:
         getattr(given, MORE_WORDS).extend(rest)
     return given
+
+
+def _unrecognized(all_commands: argparse.ArgumentParser, command: str, words: Sequence[str]) -> NoReturn:
+    """Exit with an error of the command, whose options it lists."""
+    parsers = next(action for action in all_commands._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001 (as --help)
+    named: argparse.ArgumentParser = parsers.choices[command]
+    wrong = next((word for word in words if word.startswith("--")), None)
+    named.error(f"unexpected {' '.join(words)!r}" if wrong is None else no_option(wrong.partition("=")[0], named))
 
 
 def _display(call: str, interrupted: str) -> AbstractContextManager[ProgressCallback]:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from streamstate.command_line.argument_types import key_of
 from streamstate.command_line.arguments import (
     add_epoch,
     add_json,
@@ -51,7 +52,7 @@ def _run(given: argparse.Namespace) -> int:
     number = history.at(given.epoch).epoch
     state = history.live().table(table)
     row_number = row_number_column(state.name, state.key_columns)
-    key = state.table_key.read(given.words, without=row_number, spelling=in_shell)
+    key = key_of(state, given.words, given, without=row_number, spelling=in_shell)
     change = (_stored if given.code is None else _with_input)(history, given, number, (state.name, key))
     if given.json:
         print_json(_as_json(history.name, change))

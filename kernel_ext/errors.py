@@ -58,10 +58,11 @@ StreamStateError
 from __future__ import annotations
 
 import difflib
-import importlib.util
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypeAlias
+
+from streamstate.extras import Extra, install_command, missing_packages
 
 __all__ = [
     "CaptureError",
@@ -120,22 +121,6 @@ Surface: TypeAlias = Literal["python", "magic", "command"]
 
 _LISTED = 12
 
-# What an extra brings that cannot be done without: the module, and the name that users know.
-_EXTRAS = {
-    "spark": {"pyspark": "Spark", "psutil": "psutil"},
-    "notebook": {
-        "IPython": "IPython",
-        "ipywidgets": "ipywidgets",
-        "traitlets": "traitlets",
-        "panel": "Panel",
-        "anywidget": "anywidget",
-        "vl_convert": "vl-convert",
-    },
-    "sidecar": {"obstore": "obstore", "prometheus_client": "prometheus-client"},
-    "variables": {"cryptography": "cryptography", "redis": "redis", "datasketches": "datasketches"},
-}
-
-
 _surface: Surface = "python"
 
 
@@ -168,27 +153,6 @@ def worded(python: str, *, line: str | None = None, magic: str | None = None, co
     """
     words = {"python": (python,), "magic": (magic, line), "command": (command, line)}[_surface]
     return next((text for text in words if text is not None), python)
-
-
-def install_command(extra: str) -> str:
-    """The command that installs an extra, from where streamstate itself was installed.
-
-    pip records that in ``direct_url.json`` (PEP 610), unless it was a package index.
-    """
-    import json
-    from importlib.metadata import distributions
-    from urllib.parse import unquote, urlsplit
-
-    installed = (found for found in distributions(name="streamstate") if found.read_text("RECORD"))
-    text = next((found.read_text("direct_url.json") for found in installed), None)
-    if text is None:
-        return f"pip install 'streamstate[{extra}]'"
-    source = json.loads(text)
-    if "dir_info" in source:
-        editable = "--editable " if source["dir_info"].get("editable") else ""
-        return f"pip install {editable}'{unquote(urlsplit(source['url']).path)}[{extra}]'"
-    system = f"{source['vcs_info']['vcs']}+" if "vcs_info" in source else ""
-    return f"pip install 'streamstate[{extra}] @ {system}{source['url']}'"
 
 
 def first_line(error: BaseException) -> str:
@@ -243,6 +207,12 @@ class NoResultError(UnknownNameError):
 
 class UnknownColumnError(UnknownNameError):
     """The state table has no column of that name."""
+
+    def with_options(self, options: Iterable[str]) -> UnknownColumnError:
+        """Return the error for a word that may be a misspelt option: they are listed after the columns."""
+        lines = str(self).split("\n")
+        lines[min(1, len(lines) - 1)] += f" Options: {', '.join(options)}."
+        return UnknownColumnError("\n".join(lines))
 
 
 class UnknownEpochError(UnknownNameError):
@@ -553,12 +523,11 @@ class MissingDependencyError(StreamStateError, ImportError):
         return cls(f"{' and '.join(missing)} {verb} not installed.\nInstall with: {install_command(extra)}")
 
 
-def require_extra(extra: Literal["spark", "notebook", "sidecar", "variables"]) -> None:
+def require_extra(extra: Extra) -> None:
     """Check that the packages of an extra are installed; nothing is imported.
 
     Raises:
         MissingDependencyError: one of them is missing.
     """
-    missing = [name for module, name in _EXTRAS[extra].items() if importlib.util.find_spec(module) is None]
-    if missing:
+    if missing := missing_packages(extra):
         raise MissingDependencyError.of_extra(extra, missing) from None

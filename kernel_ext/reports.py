@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from streamstate.launch.query_status import QueryStatus as QueryStatus
     from streamstate.launch.running import Running as Running
     from streamstate.operations.capture_metrics import CaptureMetrics as CaptureMetrics
-    from streamstate.operations.checkpoint import Fork as Fork
     from streamstate.operations.checkup.report import DoctorReport as DoctorReport
     from streamstate.operations.checkup.report import StoreState as StoreState
     from streamstate.operations.checkup.state_tables import TableReading as TableReading
     from streamstate.operations.code_check import CheckReport as CheckReport
     from streamstate.operations.drill import DrillReport as DrillReport
+    from streamstate.operations.fork import Fork as Fork
     from streamstate.operations.new_checkpoint.proposed_mapping import Proposal as Proposal
     from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping as ProposedMapping
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint as WrittenCheckpoint

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from streamstate.operations.checkup.report import DoctorReport
     from streamstate.operations.code_check import CheckReport
+    from streamstate.operations.fork import Fork
     from streamstate.operations.new_checkpoint.migrate import TableMapping
     from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
     from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from streamstate.replay.audit import Audit
     from streamstate.replay.debugging.session import DebugSession
     from streamstate.replay.forks.edits import EditInput
-    from streamstate.replay.forks.fork import NewFork
     from streamstate.replay.replay import Replay
     from streamstate.replay.stepping.breakpoints import Until
     from streamstate.replay.stepping.fork_runner import Watermark
@@ -351,6 +351,7 @@ class Checkpoint(os.PathLike[str]):
             >>> delays.fork("checkpoints/zero", at=12, edit=zero).edited_rows  # doctest: +SKIP
             1
         """
+        from streamstate.operations.fork import Fork
         from streamstate.replay.forks.fork import fork
 
         made = fork(
@@ -590,7 +591,7 @@ class Checkpoint(os.PathLike[str]):
 
         Args:
             build_query: returns the streaming DataFrame: the query's code, or a changed version to try out.
-            at: the epoch to begin at; by default the newest committed one.
+            at: the epoch to begin at; by default the oldest one that can be forked.
             directory: where the session keeps its forks; by default a temporary folder that lives as long as it.
             store: where the forks are captured; by default a folder in ``directory``.
             name: the query's name in the store; by default the name that it already has there, or its folder's.
@@ -894,36 +895,6 @@ class Checkpoint(os.PathLike[str]):
 
     def __hash__(self) -> int:
         return hash(self.path)
-
-
-class Fork(Checkpoint):
-    """A checkpoint made from another one; :meth:`Checkpoint.fork` returns it.
-
-    Attributes:
-        epoch: the last epoch that both share; the fork runs the one after it next.
-        seconds: how long it took to make.
-        linked_bytes: bytes shared with the original's files on the local disk.
-        new_bytes: bytes the fork takes up itself.
-        edited_rows: how many rows of its state were changed, added or deleted.
-    """
-
-    def __init__(self, made: NewFork, *, storage_options: Mapping[str, str] | None = None) -> None:
-        super().__init__(made.checkpoint, storage_options=storage_options)
-        self._original = made.original
-        self.query_id = made.query_id
-        self.epoch = made.epoch
-        self.seconds = made.seconds
-        self.linked_bytes = made.linked_bytes
-        self.new_bytes = made.new_bytes
-        self.edited_rows = made.edited_rows
-
-    @property
-    def original(self) -> Checkpoint:
-        """The checkpoint that it was made from."""
-        return Checkpoint(self._original, storage_options=self._storage_options)
-
-    def __repr__(self) -> str:
-        return f"<Fork {self.path} of {self._original} at epoch {self.epoch}>"
 
 
 def _checkpoint_of(query: StreamingQuery) -> str:

@@ -27,7 +27,7 @@ from streamstate.snapshots.spark.session import given_session
 from streamstate.state_inspect import Comparison, History
 
 if TYPE_CHECKING:
-    from streamstate.operations.checkpoint import Fork
+    from streamstate.operations.fork import Fork
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Replay:
     @property
     def fork(self) -> Fork:
         """The checkpoint it ran on. A replay that starts at epoch 0 runs on a fork without any epoch (epoch −1)."""
-        from streamstate.operations.checkpoint import Fork
+        from streamstate.operations.fork import Fork
 
         return Fork(self._made)
 
@@ -108,7 +108,7 @@ def replay(
         made = fork(original.path, target, at=first - 1, partitions=partitions, edit=edit, spark=active)
     runner = ForkRunner(
         build_query,
-        made.checkpoint,
+        made.path,
         original.path,
         active,
         mode=mode,
@@ -117,7 +117,7 @@ def replay(
         shared=dict(shared or {}),
         pinned=pinned,
     )
-    capture = ForkCapture(made.checkpoint, store_path, name, active)
+    capture = ForkCapture(made.path, store_path, name, active)
     steps = _run(EpochLoop(runner, capture, capture_each=True, progress=progress), made, last - first + 1)
     captured = capture.store
     before, after = captured[recorded.name], captured[capture.name]
@@ -130,7 +130,7 @@ def _run(loop: EpochLoop, made: NewFork, epochs: int) -> StepReport:
         return loop.run(epochs)
     except BaseException:
         if loop.runner.epoch == made.epoch:
-            files_for(loop.runner.spark, made.checkpoint).remove_tree(made.checkpoint)
+            files_for(loop.runner.spark, made.path).remove_tree(made.path)
         raise
 
 

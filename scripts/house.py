@@ -22,7 +22,7 @@ DRAWING = ROOT / "docs" / "contributing" / "house.svg"
 TOP = "streamstate"
 ROOMS = ("kernel_ext", "command_line", "widgets", "operations", "replay", "variables", "state_inspect", "snapshots")
 TUTORIALS = "tutorials"
-FOR_ALL = frozenset({f"{TOP}.errors"})  # modules that every room may import
+FOR_ALL = frozenset({f"{TOP}.errors", f"{TOP}.extras"})  # modules that every room may import
 NOUNS = frozenset({f"{TOP}.operations.checkpoint", f"{TOP}.state_inspect.snapshot", f"{TOP}.replay.replay"})
 """Modules with the classes that users begin with: methods load the functions that act on them, or their results.
 

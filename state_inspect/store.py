@@ -107,8 +107,8 @@ class Store:
     def sql(
         self,
         sql: str,
-        at: Moment | str | None = None,
         *,
+        at: Moment | str | None = None,
         params: Parameters = None,
         frames: Mapping[str, Any] | None = None,
         allow_files: bool = False,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,19 +62,20 @@ def with_outputs(notebook: Notebook, path: Path) -> Notebook:
     run = _code(_read(path)) if path.exists() else []
     if [_source(cell) for cell in run] != [_source(cell) for cell in _code(notebook)]:
         run = _code(notebook)
-    outputs = (list(map(_still, cell["outputs"])) for cell in run)
+    outputs = ([still for output in cell["outputs"] for still in _still(output)] for cell in run)
     cells = [cell | {"outputs": next(outputs)} if cell["cell_type"] == "code" else cell for cell in notebook["cells"]]
     if not any(cell["outputs"] for cell in run):
         cells[0] = cells[0] | {"source": _source(cells[0]) + "\n" + _NOT_RUN}
     return notebook | {"cells": cells}
 
 
-def _still(output: Notebook) -> Notebook:
-    """An output in the forms that need no kernel: text, pictures, and HTML without scripts."""
+def _still(output: Notebook) -> Iterator[Notebook]:
+    """Yield an output in the forms that need no kernel, if it has any: text, pictures, and HTML without scripts."""
     data = {kind: value for kind, value in output.get("data", {}).items() if kind.startswith(("text/", "image/"))}
     if "text/html" in data:
         data["text/html"] = _SCRIPT.sub("", "".join(data["text/html"]))
-    return output | ({"data": data} if data else {})
+    if data or "data" not in output:
+        yield output | ({"data": data} if data else {})
 
 
 def _read(path: Path) -> Notebook:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from streamstate.variables.version_pump import VersionPump
 
 _POLL_SECONDS = 0.2
-ACTIVE = ("running", "restarting", "followed")
+RUNNING = ("running", "restarting")
+"""The states of a query that this process runs."""
+ACTIVE = (*RUNNING, "followed")
 """The states of a query that is still going, here or elsewhere."""
 _newest: WeakValueDictionary[tuple[str, str], Running] = WeakValueDictionary()
 """The newest handle of each query, by its store and name."""

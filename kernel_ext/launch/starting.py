@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from streamstate.errors import NotACheckpointError, QueryError
 from streamstate.launch.launch import Launch, Sink, check_state, trigger_options
 from streamstate.launch.recorded_input import with_recorded_input
-from streamstate.launch.running import ACTIVE, Running
+from streamstate.launch.running import ACTIVE, RUNNING, Running
 from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
 from streamstate.operations.rescaling.rollback import recover_rescale
 from streamstate.snapshots.calls.checks import whole_number
@@ -184,7 +184,7 @@ def start_launch(
 
     spark = launch.frame.sparkSession
     previous = known.get(launch.name)
-    was_running = previous is not None and previous.state in ("running", "restarting")
+    was_running = previous is not None and previous.state in RUNNING
     _check_exclusive(launch, known)
     _finish_promotion(launch, repaired or say)
     checkpoint = CheckpointFiles(launch.checkpoint, spark)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import functools
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from streamstate.command_line.argument_types import identifier, option
+from streamstate.command_line.argument_types import did_you_mean, identifier, no_option, option
 from streamstate.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ class MagicParser(argparse.ArgumentParser):
             return
         choices = [str(choice) for choice in action.choices]
         raise argparse.ArgumentError(
-            action, f"invalid value {str(value)!r}: expected {', '.join(choices)}.{_did_you_mean(value, choices)}"
+            action, f"invalid value {str(value)!r}: expected {', '.join(choices)}.{did_you_mean(value, choices)}"
         )
 
     def _explained(self, message: str) -> str:
@@ -199,20 +198,13 @@ class MagicParser(argparse.ArgumentParser):
     def _unrecognized(self, given: str) -> str:
         """Return a message for unknown words, with the nearest known one."""
         word = given.split(maxsplit=1)[0].partition("=")[0]  # a value may be a secret
-        flags = [flag for argument in self.arguments for flag in argument.flags if flag.startswith("--")]
         if word.startswith("--"):
             verbs = f" Verbs: {', '.join(self.verbs)}." if self.verbs else ""
-            near = _did_you_mean(word, [*flags, *self.verbs])
-            return f"there is no option {word}.{near}\nOptions: {', '.join(flags)}.{verbs}"
+            return f"{no_option(word, self, self.verbs)}{verbs}"
         if word in self.verbs:
             return f"options follow the verb: {self.verbs[word].prog} …."
-        verbs = f"{_did_you_mean(word, self.verbs)} Verbs: {', '.join(self.verbs)}." if self.verbs else ""
+        verbs = f"{did_you_mean(word, self.verbs)} Verbs: {', '.join(self.verbs)}." if self.verbs else ""
         return f"unexpected {word!r}.{verbs}\nA value with spaces needs quotes."
-
-
-def _did_you_mean(given: object, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(given), list(known), n=1)
-    return f" Did you mean {near[0]}?" if near else ""
 
 
 class _ShowHelp(argparse.Action):

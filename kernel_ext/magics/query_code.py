@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamstate.command_line.argument_types import count, identifier
 from streamstate.errors import InvalidArgumentError, NameTakenError, NotAStoreError, QueryError, UnknownQueryError
 from streamstate.launch.launch import Launch
 from streamstate.magics.arguments import MagicParser
 from streamstate.magics.notebook_context import NotebookContext, QueryCode
+from streamstate.operations.checkpoint import Checkpoint
 from streamstate.snapshots.spark.output_modes import MODES
 from streamstate.snapshots.store.names import check_name
 from streamstate.snapshots.store.registry import Branch, Lineage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+T = TypeVar("T")
 
 
 def add_changed_code(parser: MagicParser) -> None:
@@ -110,6 +114,51 @@ def code_of(notebook: NotebookContext, query: KnownQuery, given: str | None, mod
             "Define a function that returns its streaming DataFrame, and pass its name: --query build_query."
         )
     return QueryCode(known.build, mode or known.mode)
+
+
+@dataclass(frozen=True)
+class CodeRun:
+    """A verb that runs a query's code beside the query."""
+
+    notebook: NotebookContext
+    query: KnownQuery
+    code: QueryCode
+    output: str | None
+    """The variable that keeps the result."""
+
+    @classmethod
+    def of(cls, notebook: NotebookContext, args: argparse.Namespace, given: str | None) -> CodeRun:
+        """Return the run of a line's query, with the code in the variable ``given`` or the query's own."""
+        query = known_query(notebook, args.name)
+        return cls(notebook, query, code_of(notebook, query, given, args.mode), args.output)
+
+    def report(
+        self,
+        method: Callable[..., T],
+        *,
+        stays: str,
+        line: Callable[[T], str],
+        always: bool = False,
+        **arguments: Any,
+    ) -> T:
+        """Call a method of the query's checkpoint with the code, show its progress, and keep what it returns.
+
+        Args:
+            method: of :class:`~streamstate.Checkpoint`.
+            stays: what an interrupt leaves behind.
+            line: returns the last line of the progress.
+            always: whether that line is shown after quick work too.
+            arguments: the method's other arguments.
+        """
+        __tracebackhide__ = True
+        checkpoint = Checkpoint(self.query.checkpoint, storage_options=self.notebook.options(self.query.store))
+        with self.notebook.working(stays=stays, always=always) as progress:
+            if "progress" in inspect.signature(method).parameters:
+                arguments["progress"] = progress.of(arguments.get("name") or self.query.name)
+            result = method(checkpoint, self.code.build, mode=self.code.mode, spark=self.notebook.spark(), **arguments)
+            progress.line = line(result)
+        self.notebook.assign(self.output, result)
+        return result
 
 
 def known_code(notebook: NotebookContext, query: KnownQuery) -> QueryCode | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from streamstate.command_line.argument_types import epoch_or_epochs, past_epoch
+from streamstate.command_line.argument_types import epoch_or_epochs, key_of, past_epoch
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import loading
@@ -35,7 +35,7 @@ def _why(notebook: NotebookContext, args: argparse.Namespace) -> Why:
     with loading(notebook.shell):
         state = history.live().table(shown_table(history, table))
         number = row_number_column(state.name, state.key_columns)
-        why = history.why(args.epoch, table=state.name, key=state.table_key.read(args.key, without=number))
+        why = history.why(args.epoch, table=state.name, key=key_of(state, args.key, args, without=number))
     notebook.assign(args.output, why)
     return why
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from streamstate.command_line.argument_types import AT_HELP, KEY_HELP, count, epoch_or_time, past_epoch, snapshot_at
+from streamstate.command_line.argument_types import (
+    AT_HELP,
+    KEY_HELP,
+    count,
+    epoch_or_time,
+    key_of,
+    past_epoch,
+    snapshot_at,
+)
 from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
 from streamstate.magics.notebook_context import NotebookContext, only_query
@@ -41,6 +49,7 @@ def shown_table(history: History, table: str | None) -> str | None:
 def add_key(parser: MagicParser) -> None:
     """Add the key, one word per key column."""
     parser.add("key", metavar="COL=VALUE", nargs="*", completes="key", help=KEY_HELP)
+    parser.set_defaults(parser=parser)  # for key_of
 
 
 def _at_arguments(parser: MagicParser) -> None:
@@ -103,21 +112,21 @@ def _key(notebook: NotebookContext, args: argparse.Namespace) -> Any:
     with loading(notebook.shell):
         if args.at is None:
             state = history.live().table(shown_table(history, table))
-            key = state.table_key.read(args.key, whole=False)
+            key = key_of(state, args.key, args, whole=False)
             value: Any = ShownFrame.of(history.key_history(state.name, key=key))
         else:
-            value = _row(_state(history, table, args.at), args.key)
+            value = _row(_state(history, table, args.at), args)
     notebook.assign(args.output, value)
     return value
 
 
-def _row(state: StateTable, key: list[str]) -> dict[str, Any] | None:
+def _row(state: StateTable, args: argparse.Namespace) -> dict[str, Any] | None:
     from streamstate.state_inspect.keys.key_text import in_magic
 
-    row = state.lookup(key=state.table_key.read(key))
+    row = state.lookup(key=key_of(state, args.key, args))
     if row is None:
         example = state.table_key.example(in_magic)
-        print(f"{state.name} has no row with {', '.join(key)} at epoch {state.epoch}.{example}")
+        print(f"{state.name} has no row with {', '.join(args.key)} at epoch {state.epoch}.{example}")
     return row
 
 

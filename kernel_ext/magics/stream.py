@@ -11,6 +11,7 @@ from streamstate.launch.query_status import NO_QUERIES, caption, status_table
 from streamstate.launch.running import ACTIVE, Running
 from streamstate.launch.starting import STARTED
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
+from streamstate.magics.interruption import restart
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
@@ -20,7 +21,7 @@ from streamstate.magics.stream_check import CHECK
 from streamstate.magics.stream_migrate import MIGRATE
 from streamstate.magics.stream_promote import PROMOTE
 from streamstate.magics.stream_replay import REPLAY_VERBS
-from streamstate.magics.stream_rescale import RESCALE, restart
+from streamstate.magics.stream_rescale import RESCALE
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.spark.output_modes import output_mode

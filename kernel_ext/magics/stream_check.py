@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from streamstate.command_line.argument_types import count
 from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.magics.query_code import add_changed_code, code_of, known_query
+from streamstate.magics.query_code import CodeRun, add_changed_code
+from streamstate.operations.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from streamstate.operations.code_check import CheckReport
@@ -25,24 +26,15 @@ def _arguments(parser: MagicParser) -> None:
 
 def _check(notebook: NotebookContext, args: argparse.Namespace) -> CheckReport:
     """Check changed code, before the query is restarted with it."""
-    from streamstate.operations.code_check import check
-
     __tracebackhide__ = True
-    query = known_query(notebook, args.name)
-    code = code_of(notebook, query, args.code, args.mode)
-    with notebook.working(stays=f"{query.name} is unchanged.") as progress:
-        report = check(
-            code.build,
-            query.checkpoint,
-            mode=code.mode,
-            store=notebook.open(query.store),
-            replay=args.replay,
-            spark=notebook.spark(),
-            progress=progress.of(query.name),
-        )
-        progress.line = f"{query.name} was checked."
-    notebook.assign(args.output, report)
-    return report
+    run = CodeRun.of(notebook, args, args.code)
+    return run.report(
+        Checkpoint.check,
+        stays=f"{run.query.name} is unchanged.",
+        line=lambda _: f"{run.query.name} was checked.",
+        store=notebook.open(run.query.store),
+        replay=args.replay,
+    )
 
 
 CHECK = Verb(

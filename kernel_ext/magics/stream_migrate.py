@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from streamstate.command_line.argument_types import identifier
 from streamstate.errors import InvalidArgumentError, QueryError, StateWriteError
 from streamstate.launch.launch import Launch, with_partitions
-from streamstate.launch.running import Running
+from streamstate.launch.running import RUNNING, Running
 from streamstate.launch.starting import check_launch, streaming_frame
 from streamstate.magics.arguments import MagicParser, Verb, add_output
+from streamstate.magics.interruption import interruption, own_launch, restart, stop_captured
 from streamstate.magics.notebook_context import NotebookContext, QueryCode
 from streamstate.magics.query_code import KnownQuery, add_changed_code, check_free, code_of, known_query
-from streamstate.magics.stream_promote import RUNNING_STATES, stop_captured
-from streamstate.magics.stream_rescale import restart
+from streamstate.operations.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.store.layout import Layout
@@ -54,26 +54,25 @@ def _migrate(notebook: NotebookContext, args: argparse.Namespace) -> WrittenChec
     store = notebook.open(query.store)
     if mapping is None:
         _say_proposed(query, changed, store)
-    runs = running is not None and running.state in RUNNING_STATES
-    stays = f"{query.name} continues as before." if runs else f"{query.name} is unchanged."
+    ran = running is not None and running.state in RUNNING
+    stays = f"{query.name} continues as before." if ran else f"{query.name} is unchanged."
     written = None
-    with notebook.working(stays=stays, always=True) as progress:
-        try:
-            if running is not None:
-                stop_captured(notebook, running, progress)
-            written = _written(query, changed, mapping, store, progress)
-            if running is not None and runs:
-                restart(notebook, changed, running)
-                written = replace(written, started=changed.name)
-        except BaseException:
-            if running is not None and runs:
-                _continue(notebook, running, changed, written)
-            raise
+
+    def undo() -> None:
+        assert running is not None
+        _continue(notebook, running, changed, written)
+
+    with interruption(notebook, running, stays=stays, undo=undo) as stopped:
+        if running is not None:
+            stop_captured(notebook, running, stopped.progress)
+        written = _written(query, changed, mapping, store, stopped.progress)
         state = f"the state of {query.name} after epoch {written.epoch}"
-        progress.line = f"{changed.name} has {state}."
-        if runs:
-            progress.line = f"{query.name} was stopped. {changed.name} was started with {state}."
-    if not runs:
+        stopped.progress.line = f"{changed.name} has {state}."
+        if running is not None and ran:
+            restart(notebook, changed, running)
+            written = replace(written, started=changed.name)
+            stopped.progress.line = f"{query.name} was stopped. {changed.name} was started with {state}."
+    if not ran:
         cell = _cell(notebook, args.code, changed)
         print(f"{query.name} was not running, so {changed.name} was not started. Start it:\n{cell}")
     notebook.assign(args.output, written)
@@ -85,12 +84,8 @@ def _check_own(query: KnownQuery, running: Running | None) -> None:
     if running is None:
         return
     call = f"streamstate.Checkpoint({query.checkpoint!r}).migrate(build_query, to=…)"
-    if running.launch is None:
-        raise QueryError(
-            f"{query.name} was not started by this notebook, so it cannot stop it.\n"
-            f"Stop it where it runs, call {call}, and start the changed query there."
-        )
-    if running.launch.shared or running.launch.recorders():
+    launch = own_launch(running, call)
+    if launch.shared or launch.recorders():
         raise QueryError(
             f"The checkpoint of {query.name} knows shared variables or recordings of its input, which changed code"
             f" does not read by itself.\nStop it, and call {call} with code that reads them."
@@ -142,9 +137,8 @@ def _check_sources(old: CheckpointFiles, changed: Launch) -> None:
 
 def _say_proposed(query: KnownQuery, changed: Launch, store: Store) -> None:
     """Print the mapping that is obvious, or raise if none is."""
-    from streamstate.operations.new_checkpoint.propose_mapping import propose_mapping
-
-    proposed = propose_mapping(query.checkpoint, lambda: changed.frame, mode=changed.mode, store=store, rows=0)
+    build, old = lambda: changed.frame, Checkpoint(query.checkpoint)
+    proposed = old.propose_mapping(build, mode=changed.mode, store=store, rows=0)
     proposed.check()
     for proposal in proposed:
         print("\n  ".join([f"{proposal.table}: {proposal.sql}", *proposal.notes]))
@@ -153,18 +147,14 @@ def _say_proposed(query: KnownQuery, changed: Launch, store: Store) -> None:
 def _written(
     query: KnownQuery, changed: Launch, mapping: Mapping[str, Any] | None, store: Store, progress: Progress
 ) -> WrittenCheckpoint:
-    from streamstate.operations.new_checkpoint.migrate import migrate
-
-    report = progress.of(query.name)
     with with_partitions(changed.frame.sparkSession, changed.partitions):
-        return migrate(
-            query.checkpoint,
+        return Checkpoint(query.checkpoint).migrate(
             lambda: changed.frame,
-            changed.checkpoint,
-            mapping,
+            to=changed.checkpoint,
+            mapping=mapping,
             mode=changed.mode,
             store=store,
-            progress=report,
+            progress=progress.of(query.name),
         )
 
 

@@ -11,6 +11,7 @@ from streamstate.launch.starting import checkpoint_beside
 from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.query_code import (
+    CodeRun,
     KnownQuery,
     add_code,
     add_edits,
@@ -20,10 +21,13 @@ from streamstate.magics.query_code import (
     known_code,
     known_query,
 )
+from streamstate.operations.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.names import check_name, unused
 
 if TYPE_CHECKING:
+    from streamstate.operations.fork import Fork
+    from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
     from streamstate.replay.audit import Audit
     from streamstate.replay.debugging.session import DebugSession
     from streamstate.replay.replay import Replay
@@ -41,6 +45,12 @@ def _fork_arguments(parser: MagicParser) -> None:
     parser.add("name", metavar="NAME", completes="query", help="the query to fork; it may be running")
     _add_at(parser, "the last epoch that both share (default: the newest committed epoch)")
     parser.add("--as", dest="new", metavar="NEW", required=True, help="the name of the fork")
+    parser.add(
+        "--verify",
+        choices=("files", "rows"),
+        default="files",
+        help="compare the files of both, or also the rows that Spark reads (default: files)",
+    )
     add_edits(parser)
     add_code(parser)
     add_output(parser, "keep the fork in a variable")
@@ -53,7 +63,7 @@ def _fork(notebook: NotebookContext, args: argparse.Namespace) -> None:
     check_free(notebook, query.store, args.new)
     if args.query is not None:
         notebook.codes[args.new] = code_of(notebook, query, args.query, args.mode)
-    fork = _make_fork(notebook, query, args.at, args.new, **edits_of(args))
+    fork = _make_fork(notebook, query, args.at, args.new, verify=args.verify, **edits_of(args))
     print(
         f"{args.new} is a fork of {query.name} at epoch {fork.epoch}.\n"
         f"%stream step {args.new} runs its next epoch, %state {args.new} shows its state."
@@ -85,32 +95,23 @@ def _step_arguments(parser: MagicParser) -> None:
 
 def _step(notebook: NotebookContext, args: argparse.Namespace) -> StepReport:
     """The next epochs of a fork, each captured."""
-    from streamstate.replay import step
-
     __tracebackhide__ = True
     if args.until is not None and args.key:
         raise InvalidArgumentError("--until and --key cannot be combined: each says when to stop. Use one of them.")
-    query = known_query(notebook, args.name)
-    code = code_of(notebook, query, args.query, args.mode)
+    run = CodeRun.of(notebook, args, args.query)
     until: Any = args.until
     if args.key:
-        until = notebook.open(query.store)[query.name].live().table().table_key.read(args.key)
-    with notebook.working(stays=f"{query.name} is at its last complete epoch.") as progress:
-        report = step(
-            code.build,
-            query.checkpoint,
-            epochs=args.epochs or (1 if until is None else _UNLIMITED),
-            until=until,
-            mode=code.mode,
-            store=query.store,
-            name=query.name,
-            new_input=args.new_input,
-            spark=notebook.spark(),
-            progress=progress.of(query.name),
-        )
-        progress.line = f"{query.name} is at epoch {report.epoch}."
-    notebook.assign(args.output, report)
-    return report
+        until = notebook.open(run.query.store)[run.query.name].live().table().table_key.read(args.key)
+    return run.report(
+        Checkpoint.step,
+        stays=f"{run.query.name} is at its last complete epoch.",
+        line=lambda report: f"{run.query.name} is at epoch {report.epoch}.",
+        epochs=args.epochs or (1 if until is None else _UNLIMITED),
+        until=until,
+        store=run.query.store,
+        name=run.query.name,
+        new_input=args.new_input,
+    )
 
 
 def _back_arguments(parser: MagicParser) -> None:
@@ -152,43 +153,35 @@ def _debug_arguments(parser: MagicParser) -> None:
 
 def _debug(notebook: NotebookContext, args: argparse.Namespace) -> DebugSession:
     """A session, which the notebook displays as the debugger view."""
-    from streamstate.replay import debug
-
     __tracebackhide__ = True
-    query = known_query(notebook, args.name)
-    code = code_of(notebook, query, args.query, args.mode)
-    name = check_name(args.new or f"debug_{query.name}")
-    with notebook.working(stays="no debug session was started.") as progress:
-        progress.say(f"Forking {query.name}")
-        session = debug(
-            code.build,
-            query.checkpoint,
-            at=args.at,
-            directory=checkpoint_beside(query.store, ""),
-            store=query.store,
-            name=name,
-            mode=code.mode,
-            spark=notebook.spark(),
-        )
-        progress.line = f"{session.name} is at epoch {session.epoch}."
+    run = CodeRun.of(notebook, args, args.query)
+    name = check_name(args.new or f"debug_{run.query.name}")
+    session = run.report(
+        Checkpoint.debug,
+        stays="no debug session was started.",
+        line=lambda session: f"{session.name} is at epoch {session.epoch}.",
+        at=args.at,
+        directory=checkpoint_beside(run.query.store, ""),
+        store=run.query.store,
+        name=name,
+    )
     notebook.sessions.append(session)
-    notebook.codes.setdefault(name, code)
-    notebook.assign(args.output, session)
+    notebook.codes.setdefault(name, run.code)
     return session
 
 
-def _make_fork(notebook: NotebookContext, query: KnownQuery, at: int | None, name: str, **changes: Any) -> Any:
+def _make_fork(
+    notebook: NotebookContext, query: KnownQuery, at: int | None, name: str, *, verify: str = "files", **changes: Any
+) -> Fork | WrittenCheckpoint:
     """A fork beside the store, captured into it; restored from the store if the epoch or the checkpoint is gone."""
-    from streamstate.operations.new_checkpoint.restore import restore
-    from streamstate.replay import fork
-    from streamstate.snapshots.capture.capture import capture
-
     __tracebackhide__ = True
     with notebook.working(stays="the fork is either complete or was not created.") as progress:
-        target = checkpoint_beside(query.store, name)
+        target, spark, options = checkpoint_beside(query.store, name), notebook.spark(), notebook.options(query.store)
         progress.say(f"{name}: linking the state of {query.name}")
         try:
-            made: Any = fork(query.checkpoint, target, at=at, spark=notebook.spark(), **changes)
+            made: Fork | WrittenCheckpoint = Checkpoint(query.checkpoint, storage_options=options).fork(
+                target, at=at, verify=verify, spark=spark, **changes
+            )
         except (EpochGoneError, NotACheckpointError) as error:
             history = notebook.open(query.store)[query.name]
             code = None if isinstance(error, EpochGoneError) else known_code(notebook, query)
@@ -196,16 +189,15 @@ def _make_fork(notebook: NotebookContext, query: KnownQuery, at: int | None, nam
             if epoch not in history.captured() or changes:
                 raise
             progress.say(f"{name}: restoring the state of {query.name} from the store")
-            made = restore(
-                history.at(epoch),
-                target,
-                code.build if code else None,
+            made = history.at(epoch).restore(
+                to=target,
+                build_query=code.build if code else None,
                 mode=code.mode if code else "update",
-                spark=notebook.spark(),
+                spark=spark,
                 progress=progress.of(query.name),
             )
         progress.say(f"{name}: capturing its first epoch")
-        capture(made, query.store, name, spark=notebook.spark(), storage_options=notebook.options(query.store))
+        Checkpoint(made, storage_options=options).capture(query.store, name, spark=spark)
         progress.line = ""
     return made
 
@@ -236,29 +228,22 @@ def _replay_arguments(parser: MagicParser) -> None:
 
 def _replay(notebook: NotebookContext, args: argparse.Namespace) -> Replay:
     """Run a range of epochs again, capture it, and compare it."""
-    from streamstate.replay import replay
-
     __tracebackhide__ = True
-    query = known_query(notebook, args.name)
-    code = code_of(notebook, query, args.query, args.mode)
-    check_free(notebook, query.store, args.new)
-    with notebook.working(stays="the epochs replayed so far are captured.", always=True) as progress:
-        done = replay(
-            code.build,
-            query.checkpoint,
-            checkpoint_beside(query.store, args.new),
-            epochs=args.epochs,
-            store=query.store,
-            name=args.new,
-            conf=dict(args.conf) or None,
-            mode=code.mode,
-            spark=notebook.spark(),
-            progress=progress.of(args.new),
-            **edits_of(args),
-        )
-        progress.line = f"{args.new}: {done.steps.reason}"
-    notebook.codes[args.new] = code
-    notebook.assign(args.output, done)
+    run = CodeRun.of(notebook, args, args.query)
+    check_free(notebook, run.query.store, args.new)
+    done = run.report(
+        Checkpoint.replay,
+        stays="the epochs replayed so far are captured.",
+        line=lambda done: f"{args.new}: {done.steps.reason}",
+        always=True,
+        to=checkpoint_beside(run.query.store, args.new),
+        epochs=args.epochs,
+        store=run.query.store,
+        name=args.new,
+        conf=dict(args.conf) or None,
+        **edits_of(args),
+    )
+    notebook.codes[args.new] = run.code
     return done
 
 
@@ -288,25 +273,16 @@ def _audit_arguments(parser: MagicParser) -> None:
 
 def _audit(notebook: NotebookContext, args: argparse.Namespace) -> Audit:
     """Replay, compare, and report where the replays first differ."""
-    from streamstate.replay.audit import audit
-
     __tracebackhide__ = True
-    query = known_query(notebook, args.name)
-    code = code_of(notebook, query, args.query, args.mode)
-    with notebook.working(stays=f"{query.name} is unchanged, and the replays were deleted.") as progress:
-        found = audit(
-            code.build,
-            query.checkpoint,
-            epochs=args.epochs,
-            replays=args.replays,
-            partitions=args.partitions,
-            mode=code.mode,
-            spark=notebook.spark(),
-            progress=progress.of(query.name),
-        )
-        progress.line = f"{query.name} was replayed."
-    notebook.assign(args.output, found)
-    return found
+    run = CodeRun.of(notebook, args, args.query)
+    return run.report(
+        Checkpoint.audit,
+        stays=f"{run.query.name} is unchanged, and the replays were deleted.",
+        line=lambda _: f"{run.query.name} was replayed.",
+        epochs=args.epochs,
+        replays=args.replays,
+        partitions=args.partitions,
+    )
 
 
 REPLAY_VERBS = (

@@ -146,11 +146,11 @@ class BranchTree:
             name,
             parent,
             self._original_name() if parent is None else parent.name,
-            made.checkpoint,
+            made.path,
             made.epoch,
             made.epoch,
             self.original,
-            ForkCapture(made.checkpoint, self.store, name, self.spark),
+            ForkCapture(made.path, self.store, name, self.spark),
             self.spark,
         )
         self.branches.append(branch)

@@ -55,37 +55,17 @@ _UNFINISHED = "streamstate-fork.unfinished"
 _BEFORE_FIRST_EPOCH = -1
 
 
-@dataclass(frozen=True)
-class NewFork(os.PathLike[str]):
-    """A checkpoint made from another one; it can be passed wherever a checkpoint's path can.
+@dataclass(eq=False)
+class NewFork:
+    """A checkpoint made from another one; :class:`streamstate.reports.Fork` describes its attributes."""
 
-    Attributes:
-        checkpoint: its path or URI.
-        original: the path or URI of the checkpoint it was made from.
-        epoch: the last epoch that both share; the fork runs the one after it next.
-        query_id: the fork's own query id.
-        seconds: how long it took to make.
-        linked_bytes: bytes shared with the original's files on the local disk.
-        new_bytes: bytes the fork takes up itself.
-        edited_rows: how many rows of its state were changed, added or deleted.
-    """
-
-    checkpoint: str
-    original: str
+    path: str
+    original_path: str
     epoch: int
-    query_id: str
-    seconds: float = field(default=0.0, compare=False)
-    linked_bytes: int = field(default=0, compare=False)
-    new_bytes: int = field(default=0, compare=False)
+    seconds: float
+    linked_bytes: int = 0
+    new_bytes: int = 0
     edited_rows: int = 0
-
-    def __fspath__(self) -> str:
-        """The checkpoint's path."""
-        return self.checkpoint
-
-    def __str__(self) -> str:
-        """The checkpoint's path."""
-        return self.checkpoint
 
 
 @long_call("No fork was made.")
@@ -158,7 +138,6 @@ def fork_before_first_epoch(
     files = files_for(spark, original.path, target)
     if not files.make_folder(target):
         raise ForkError(f"{target} already exists.\nChoose a folder that does not exist yet, or delete this one first.")
-    query_id = str(uuid.uuid4())
     record = ForkRecord.now(original.path, parent_id, _BEFORE_FIRST_EPOCH)
     with never_overwriting():
         for log, offset in zip(planned.logs, planned.offsets, strict=True):
@@ -166,8 +145,8 @@ def fork_before_first_epoch(
             if file_batch(offset) is None:
                 files.copy_tree(inside(original.path, log), inside(target, log))
         files.write(f"{target}/{FORK_FILE}", record.text())
-        files.write(f"{target}/metadata", json.dumps({"id": query_id}))
-    return NewFork(target, original.path, _BEFORE_FIRST_EPOCH, query_id, time.monotonic() - began)
+        files.write(f"{target}/metadata", _new_identity())
+    return NewFork(target, original.path, _BEFORE_FIRST_EPOCH, time.monotonic() - began)
 
 
 @dataclass
@@ -217,13 +196,12 @@ class ForkBuilder:
             volume = self._fill(contents, epoch)
             if self.shared:
                 self._bind(epoch)
-            query_id = str(uuid.uuid4())
             edits = () if self.edit is None else tuple(map(str, parse_edits(self.edit)))
             record = ForkRecord.now(self.original.path, parent_id, epoch, self.partitions, edits)
             record = replace(record, shared=tuple(variable.name for variable in self.shared))
             self.files.write(f"{self.target}/{FORK_FILE}", record.text())
             # Written last: without it, Spark does not take the folder for a checkpoint.
-            self.files.write(f"{self.target}/metadata", json.dumps({"id": query_id}))
+            self.files.write(f"{self.target}/metadata", _new_identity())
             if verify == "rows" or self._rewritten is not None:
                 self._verify_rows(epoch)
             self.files.remove_tree(f"{self.target}/{_UNFINISHED}")
@@ -232,7 +210,7 @@ class ForkBuilder:
             raise
         seconds = time.monotonic() - began
         edited = 0 if self._rewritten is None else self._rewritten.edited_rows
-        return NewFork(self.target, self.original.path, epoch, query_id, seconds, volume.linked, volume.copied, edited)
+        return NewFork(self.target, self.original.path, epoch, seconds, volume.linked, volume.copied, edited)
 
     def _bind(self, epoch: int) -> None:
         """Add the source that binds the fork's epochs to what its newest epoch has read."""
@@ -344,6 +322,11 @@ def never_overwriting() -> Iterator[None]:
             f"{error.filename} is there already, and a fork never overwrites a file.\n"
             "Is something else writing into the same folder? Fork into a folder that does not exist yet."
         ) from error
+
+
+def _new_identity() -> str:
+    """Return a file ``metadata`` with a query id of its own."""
+    return json.dumps({"id": str(uuid.uuid4())})
 
 
 def _nearest(committed: Sequence[int], at: int) -> str:

@@ -16,7 +16,8 @@ from recorded.unpacked import copied, unpacked
 
 import streamstate as ss
 from capturing.without_spark import captured_without_spark
-from streamstate.errors import InvalidArgumentError, install_command
+from streamstate.errors import InvalidArgumentError
+from streamstate.extras import install_command
 from streamstate.snapshots.capture import feed as change_feed
 from streamstate.snapshots.capture.feed import Verify, first_difference
 from streamstate.snapshots.checkpoint.decoding import reader, whole_state

@@ -16,7 +16,8 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from streamstate.errors import InvalidArgumentError, install_command
+from streamstate.errors import InvalidArgumentError
+from streamstate.extras import install_command
 from streamstate.operations.capture_metrics import CaptureMetrics
 from streamstate.snapshots.capture.epoch_commit import CaptureReport
 from streamstate.snapshots.capture.follow import CaptureLag, CaptureStatus

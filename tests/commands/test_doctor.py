@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -89,9 +90,38 @@ def test_the_report_as_json(recorded: dict[str, Path], capsys: pytest.CaptureFix
     assert (found["checkpoint"], found["first_epoch"], found["last_epoch"]) == (str(checkpoint), 0, 3)
 
 
-def test_a_path_without_a_checkpoint_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_epochs_of_a_checkpoint_with_offsets_in_words(
+    counted: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rows of ``Checkpoint.epochs``, as the help lists them; ``--json`` also has the sources' own offsets."""
+    assert main(["epochs", str(counted[0])]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["epoch", "status", "began_at", "committed_at", "watermark", "partitions", "sources"]
+    assert [line.split()[:2] for line in lines[-5:]] == [[str(epoch), "committed"] for epoch in range(5)]
+    assert lines[-1].endswith("5 files")
+    assert main(["epochs", str(counted[0]), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["sources"] for row in rows] == [{"0": f"{number} files"} for number in range(1, 6)]
+    assert json.loads(rows[0]["offsets"][0]) == {"logOffset": 0}
+    with pytest.raises(SystemExit):
+        main(["epochs", "--help"])
+    assert f"an object for each row: {', '.join(rows[0])}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_sources_have_their_names_if_there_are_several(
+    recorded: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Or their places in the query if they have no names."""
+    assert main(["epochs", str(recorded["4.2"] / "RocksDB-with-changelog" / "left-outer-join")]) == 0
+    assert re.search(r"0: \S.*; 1: \S", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("command", ["doctor", "epochs"])
+def test_a_path_without_a_checkpoint_is_an_error(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The status is 1."""
-    assert main(["doctor", str(tmp_path)]) == 1
+    assert main([command, str(tmp_path)]) == 1
     assert "is not the checkpoint of a streaming query" in capsys.readouterr().err
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import streamstate as ss
 from commands.test_new_checkpoint_commands import JOB
 from streamstate.command_line import main
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -44,12 +45,14 @@ def test_the_code_of_the_query_is_required(capsys: pytest.CaptureFixture[str]) -
 def test_fork_makes_a_checkpoint(
     counted: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """At the epoch given; the report is that of ``fork``."""
+    """At the epoch given; the report has the public attributes of a ``Fork``."""
     checkpoint, _ = counted
     new = tmp_path / "what_if"
     assert main(["fork", str(checkpoint), "--to", str(new), "--at", "3", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert (report["checkpoint"], report["original"], report["epoch"]) == (str(new), str(checkpoint), 3)
+    assert (report["path"], report["original"], report["epoch"]) == (str(new), str(checkpoint), 3)
+    assert report["query_id"] == CheckpointFiles(str(new)).query_id
+    assert report.keys() <= {*dir(ss.Checkpoint(new).fork(tmp_path / "again"))}
     assert CheckpointFiles(str(new)).committed() == [3]
     assert main(["fork", str(checkpoint), "--to", str(new)]) == 1
     assert "already exists" in capsys.readouterr().err

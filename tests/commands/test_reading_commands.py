@@ -108,6 +108,28 @@ def test_key_prints_its_row_or_its_history(store: str, rows: Any, capsys: pytest
     assert "needs a value for at least one column.\nFor example: key=" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("line", [["key"], ["key", "--at", "0"], ["why", "1"]])
+def test_a_misspelt_key_column_or_option(store: str, capsys: pytest.CaptureFixture[str], line: list[str]) -> None:
+    """The error lists the key columns and the options: the word may be an option without its dashes."""
+    command, *rest = line
+    assert main([command, store, "q", *rest, "key=a", "table=op0"]) == 1
+    error = capsys.readouterr().err
+    assert "There is no key column 'table' in op0." in error
+    assert "\nKey column names: key. Options: --storage-options-file, --storage-option, --table, " in error
+    assert "\nFor example: key=" in error
+
+
+@pytest.mark.parametrize("line", [["key", "key=a"], ["show"], ["why", "1", "key=a"]])
+def test_a_misspelt_option(store: str, capsys: pytest.CaptureFixture[str], line: list[str]) -> None:
+    """The error is that of the command, and lists its options."""
+    command, *rest = line
+    with pytest.raises(SystemExit):
+        main([command, store, "q", *rest, "--tabel", "op0"])
+    error = capsys.readouterr().err
+    assert error.startswith(f"usage: streamstate {command} ")
+    assert "there is no option --tabel. Did you mean --table?\nOptions: --help, --storage-options-file, " in error
+
+
 def test_the_example_of_a_key_error_runs_in_a_shell(
     tmp_path: Path, rows: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

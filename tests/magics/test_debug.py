@@ -23,6 +23,7 @@ from streamstate.errors import (
     UnknownQueryError,
 )
 from streamstate.replay.debugging.session import DebugSession
+from streamstate.reports import Fork
 
 VERBS = ("fork", "step", "back", "replay", "debug")
 
@@ -83,7 +84,8 @@ def test_a_fork_is_stepped_and_goes_back(ran: Shell) -> None:
     assert (report.epoch, report.stopped) in {(3, "breakpoint"), (3, "end")}
     assert rows(ran, "what_if", 3) == rows(ran, "counts", 3)
     assert ran.run("%stream step what_if").stopped == "end"
-    ran.run("%stream back what_if --epochs 1")
+    ran.run("%stream back what_if --epochs 1 -o back")
+    assert isinstance(ran.names["back"], Fork)
     assert "what_if_2 is a branch of what_if at epoch 2." in ran.printed
     assert ran.run('%stream step what_if_2 --until "count > 0"').stopped == "breakpoint"
     assert rows(ran, "what_if_2", 3) == rows(ran, "counts", 3)
@@ -117,7 +119,9 @@ def test_invalid_lines_create_nothing(ran: Shell) -> None:
     ran.fails("%stream fork counts --at 99 --as a", EpochGoneError)
     assert "not a fork" in ran.fails("%stream step counts", ForkError)
     assert "--as NEW" in ran.fails("%stream back counts", InvalidArgumentError)
-    ran.run("%stream fork counts --at 1 --as a")
+    assert "expected files, rows" in ran.fails("%stream fork counts --as a --verify all", InvalidArgumentError)
+    ran.run("%stream fork counts --at 1 --as a --verify rows -o fork")
+    assert isinstance(ran.names["fork"], Fork)
     ran.fails('%stream step a --until "n > 1" --key k=a', InvalidArgumentError)
     ran.fails("%stream back a --epochs 5", InvalidArgumentError)
     ran.fails("%stream replay counts --epochs 3..2 --as b", InvalidArgumentError)

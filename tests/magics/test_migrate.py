@@ -95,7 +95,7 @@ def test_what_cannot_be_migrated_goes_on(shell: Shell, running: Running, monkeyp
             raise QueryError("Spark did not start it")
         return start_launch(launch, *given, **options)
 
-    monkeypatch.setattr("streamstate.magics.stream_rescale.start_launch", refused)
+    monkeypatch.setattr("streamstate.magics.interruption.start_launch", refused)
     shell.fails(f"{migrate} --mapping mapping", QueryError)
     handle = shell.notebook.query("counts")
     assert handle.state == "running"

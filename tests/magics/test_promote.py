@@ -38,7 +38,7 @@ def test_a_fork_takes_over_a_running_query(
     assert shell.names["promotion"] is promotion
     assert promotion.epoch == 1
     assert promotion.differences == {"op0": (1, 0)}
-    assert shown_at_once[-1] == "counts continues after epoch 1 with the state of what_if."
+    assert shown_at_once[-1].startswith("counts continues after epoch 1 with the state of what_if; it was stopped for ")
     handle = shell.notebook.query("counts")
     assert handle.state == "running"
     assert handle.launch is not None

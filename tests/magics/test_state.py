@@ -138,6 +138,8 @@ def test_a_keys_history_and_a_diff(reader: Shell, store: Store) -> None:
     ("line", "error", "expected"),
     [
         ("%state counts --at 1", InvalidArgumentError, "Did you mean at?"),
+        ("%state counts key k=k1 table=op0", UnknownColumnError, "names: k. Options: --at, --store, "),
+        ("%state counts why 1 k=k1 source=0", UnknownColumnError, "names: k. Options: --store, "),
         ("%state counts timeline --at 1", InvalidArgumentError, "no option --at"),
         ("%state counts dashbord", InvalidArgumentError, "Did you mean dashboard?"),
         ("%state --store nowhere counts at 1", InvalidArgumentError, "%state NAME[.TABLE] at …"),

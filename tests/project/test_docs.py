@@ -177,6 +177,18 @@ def test_a_notebook_that_was_run_and_saved_is_shown_as_it_was(tmp_path: Path) ->
     assert "make docs" not in cells[0]["source"]
 
 
+@pytest.mark.parametrize("kind", ["application/vnd.jupyter.widget-view+json", "application/javascript"])
+def test_an_output_that_only_a_kernel_can_show_is_left_out(tmp_path: Path, kind: str) -> None:
+    """As JupyterLab saves a widget; what a cell printed, and its error, stay."""
+    printed = {"output_type": "stream", "name": "stdout", "text": "1"}
+    failed = {"output_type": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
+    saved = notebook(
+        "1", outputs=[printed, {"output_type": "display_data", "data": {kind: {}}, "metadata": {}}, failed]
+    )
+    cells = extension("tutorial_list").with_outputs(saved, tmp_path / "none.ipynb")["cells"]
+    assert cells[1]["outputs"] == [printed, failed]
+
+
 # Links and resources.
 
 

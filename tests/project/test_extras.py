@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from streamstate.errors import install_command
+from streamstate.extras import install_command
 
 SPARK = ("pyspark", "py4j", "psutil")
 NO_PANEL = f"Panel is not installed.\nInstall with: {install_command('notebook')}\n"
@@ -136,7 +136,8 @@ def test_the_command_installs_from_where_streamstate_came(tmp_path: Path, source
         (installed / "direct_url.json").write_text(source)
     program = f"""
     sys.path.insert(0, {str(tmp_path)!r})
-    print(ss.errors.install_command("sidecar"))
+    from streamstate.extras import install_command
+    print(install_command("sidecar"))
     """
     assert run_without((), program, tmp_path) == f"{command}\n"
 

@@ -13,6 +13,7 @@ import pytest
 
 import streamstate
 import streamstate.errors
+from streamstate import reports
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
 
@@ -94,3 +95,16 @@ def test_errors_have_a_message(folder: str) -> None:
         and (not node.exc.args or isinstance(node.exc.args[0], ast.Attribute))
     ]
     assert bare == []
+
+
+@pytest.mark.parametrize("option", ["at", "mode", "verify", "shared", "progress", "spark", "storage_options"])
+def test_options_of_the_nouns_are_keywords(option: str) -> None:
+    """Public functions, and methods of the nouns, take each of these by its name only."""
+    nouns = [getattr(reports, name) for name in ("Store", "History", "Snapshot", "Running")]
+    members = [value for noun in [streamstate.Checkpoint, *nouns] for _, value in inspect.getmembers(noun, callable)]
+    functions = [getattr(streamstate, name) for name in streamstate.__all__]
+    public = [call for call in (*members, *functions) if inspect.isfunction(call) and not call.__name__.startswith("_")]
+    found = [(call.__qualname__, inspect.signature(call).parameters.get(option)) for call in public]
+    taken = [(name, parameter) for name, parameter in found if parameter is not None]
+    assert taken
+    assert [name for name, parameter in taken if parameter.kind is not parameter.KEYWORD_ONLY] == []

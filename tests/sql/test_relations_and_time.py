@@ -33,7 +33,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def rows(store: Store, sql: str, at: int | datetime | None = None) -> list[tuple[object, ...]]:
     """The rows of a statement."""
-    found = store.sql(sql, at).to_arrow()
+    found = store.sql(sql, at=at).to_arrow()
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
