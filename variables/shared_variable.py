@@ -255,7 +255,8 @@ class SharedVariable:
             A handle with ``.stop()`` and ``.error``.
 
         Example:
-            >>> alerts.on_change(lambda change: print(change.added))  # doctest: +SKIP
+            >>> heard = limit.on_change(lambda change: print(change.value))
+            >>> heard.stop()
         """
         from streamstate.variables.notifications import Subscription
 

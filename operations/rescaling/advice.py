@@ -57,7 +57,7 @@ class RescaleAdvice:
     """A suggested number of partitions, with reasons.
 
     Example:
-        >>> rescale_advice(history, cores=8).suggested  # doctest: +SKIP
+        >>> rescale_advice(history, cores=8).suggested
         8
     """
 

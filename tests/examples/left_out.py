@@ -31,8 +31,3 @@ PAGES: Mapping[str, str] = {
     "docs/start/install.md": "a notebook's shell",
     "docs/start/quickstart.md": "a notebook's shell",
 }
-DOCSTRINGS: Mapping[str, str] = {
-    "streamstate.snapshots.capture.recording.record.record": "a socket",
-    "streamstate.snapshots.spark.session.session": _SPARK,
-    "streamstate.snapshots.spark.state_comparison.state_differences": _SPARK,
-}

@@ -1,0 +1,188 @@
+"""The names and files of the examples that run queries, beside those of :mod:`examples.world`."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import chdir
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from recorded import examples
+
+import streamstate as ss
+from examples.world import Folder, World
+from streamstate.launch.starting import STARTED
+from streamstate.widgets.view import close_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PAGES = frozenset({})
+"""The pages with examples that need Spark."""
+DOCSTRINGS = frozenset(
+    {
+        "streamstate.launch.running.Running",
+        "streamstate.launch.running.Running.restart",
+        "streamstate.launch.running.Running.supervise",
+        "streamstate.launch.starting.start",
+        "streamstate.operations.checkpoint.Checkpoint.audit",
+        "streamstate.operations.checkpoint.Checkpoint.check",
+        "streamstate.operations.checkpoint.Checkpoint.debug",
+        "streamstate.operations.checkpoint.Checkpoint.fork",
+        "streamstate.operations.checkpoint.Checkpoint.migrate",
+        "streamstate.operations.checkpoint.Checkpoint.promote",
+        "streamstate.operations.checkpoint.Checkpoint.promotion",
+        "streamstate.operations.checkpoint.Checkpoint.propose_mapping",
+        "streamstate.operations.checkpoint.Checkpoint.replay",
+        "streamstate.operations.checkpoint.Checkpoint.rescale",
+        "streamstate.operations.checkpoint.Checkpoint.step",
+        "streamstate.operations.code_check.report.CheckReport",
+        "streamstate.operations.drill.run.drill",
+        "streamstate.operations.new_checkpoint.bootstrap.bootstrap",
+        "streamstate.operations.new_checkpoint.proposed_mapping.ProposedMapping",
+        "streamstate.operations.promotion.promoting.Promotion",
+        "streamstate.operations.rescaling.rescale.RescaleReport",
+        "streamstate.operations.supervision.supervise.supervise",
+        "streamstate.replay.debugging.session.DebugSession.run_until",
+        "streamstate.replay.debugging.session.DebugSession.step",
+        "streamstate.replay.debugging.session.DebugSession.watch",
+        "streamstate.replay.debugging.session.DebugSession.watches",
+        "streamstate.replay.stepping.step_report.StepReport.diff",
+        "streamstate.snapshots.capture.recording.record.record",
+        "streamstate.snapshots.capture.recording.record.recorded",
+        "streamstate.snapshots.capture.recording.recorder.Recorder",
+        "streamstate.snapshots.spark.session.session",
+        "streamstate.snapshots.spark.state_comparison.state_differences",
+        "streamstate.variables.declaring.shared",
+    }
+)
+"""The docstrings with examples that need Spark."""
+
+
+class SparkWorld(World):
+    """What an example that runs a query takes for granted: its code, its frame, a fork of it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
+        self._spark = spark
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self._spark
+
+    @property
+    def F(self) -> Any:  # noqa: N802
+        """The functions of Spark."""
+        from pyspark.sql import functions
+
+        return functions
+
+    @property
+    def flights(self) -> DataFrame:
+        """The input of all queries."""
+        return examples.flights(self.spark)
+
+    def build_query(self) -> DataFrame:
+        """Return the query of the checkpoint ``delays``."""
+        return examples.delays(self.flights)
+
+    def build_fixed(self) -> DataFrame:
+        """Return the same query, which leaves out the flight that is very late."""
+        return examples.delays(self.flights.where("delay < 300"))
+
+    def build_by_carrier(self) -> DataFrame:
+        """Return the query of the checkpoint ``by_route`` with a shorter key."""
+        return self.flights.groupBy("carrier").count()
+
+    @property
+    def frame(self) -> DataFrame:  # type: ignore[override]  # a table of Arrow in examples without Spark
+        """The frame of the query that an example starts."""
+        return self.build_query()
+
+    @cached_property
+    def fork(self) -> ss.Checkpoint:
+        """A fork of the query."""
+        return self.checkpoint.fork("checkpoints/fork", at=12)
+
+    @cached_property
+    def session(self) -> Any:
+        """A debugging session."""
+        return self.checkpoint.debug(self.build_query, at=12)
+
+    @cached_property
+    def running(self) -> Any:
+        """The query, started."""
+        return ss.start(self.frame, "delays", "store")
+
+    @cached_property
+    def socket(self) -> DataFrame:
+        """A source that keeps nothing."""
+        self._lines = _Lines()
+        reader = self.spark.readStream.format("socket").option("host", "localhost")
+        return reader.option("port", self._lines.server_address[1]).load()
+
+    @cached_property
+    def limit(self) -> Any:
+        """A shared variable."""
+        return ss.shared("store", "limit", "double", init=60.0)
+
+    def stop(self) -> None:
+        """Stop what the examples left running."""
+        for running in STARTED.values():
+            running.stop()
+        STARTED.clear()
+        for value in [value for names in self.namespaces for value in names.values()]:
+            if type(value).__module__.startswith("streamstate."):
+                for end in ("stop", "close"):
+                    getattr(value, end, lambda: None)()
+        for query in self._spark.streams.active:
+            query.stop()
+
+
+class _Lines(socketserver.ThreadingTCPServer):
+    """A server that sends a line to everyone who connects."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("localhost", 0), _Line)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Line(socketserver.BaseRequestHandler):
+    """Sends a line, and waits until the reader leaves."""
+
+    def handle(self) -> None:
+        """Send the line."""
+        self.request.sendall(b"a line\n")
+        self.request.recv(1)
+
+
+@pytest.fixture(scope="session")
+def spark_folder(folder: Folder, spark: SparkSession) -> Iterator[Folder]:
+    """The folder of the examples, to which relative paths lead in Spark too; the plans of two queries are known."""
+    jvm: Any = spark.sparkContext._jvm
+    files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    before = files.getWorkingDirectory()
+    files.setWorkingDirectory(jvm.org.apache.hadoop.fs.Path(str(folder.path)))
+    store = ss.open_store(folder.path / "store")
+    with chdir(folder.path):
+        for name in ("delays", "delays_by_hour"):
+            store[name].describe(lambda name=name: examples.QUERIES[name](examples.flights(spark)), mode="update")
+    yield folder
+    files.setWorkingDirectory(before)
+
+
+@pytest.fixture
+def spark_world(spark_folder: Folder, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkWorld]:
+    """The names of the examples, with the folder as the working folder."""
+    spark_folder.reset()
+    monkeypatch.chdir(spark_folder.path)
+    world = SparkWorld(spark)
+    yield world
+    world.stop()
+    close_all()
