@@ -64,8 +64,8 @@ class Checkpoint(os.PathLike[str]):
 
     Example:
         >>> delays = ss.Checkpoint("checkpoints/delays")
-        >>> delays.capture("snapshots").epochs
-        (0, 1, 2, ..., 61)
+        >>> delays.name, delays.spark_version
+        ('delays', '4.3 or later')
     """
 
     path: str
@@ -151,8 +151,8 @@ class Checkpoint(os.PathLike[str]):
 
         Example:
             >>> report = checkpoint.doctor("store")
-            >>> report.can_capture, report.can_restart, report.findings
-            (True, True, ())
+            >>> report.can_capture, report.can_restart
+            (True, True)
         """
         from streamstate.operations.checkup.examine import examine
 
@@ -881,7 +881,7 @@ class Checkpoint(os.PathLike[str]):
 
         Example:
             >>> checkpoint.rescale_advice("store", cores=8).suggested
-            8
+            2
         """
         from streamstate.operations.recorded_plan import recorded_history
         from streamstate.operations.rescaling.advice import rescale_advice

@@ -255,6 +255,7 @@ class SharedVariable:
             A handle with ``.stop()`` and ``.error``.
 
         Example:
+            >>> limit = ss.shared("store", "limit", "double", init=60.0)
             >>> heard = limit.on_change(lambda change: print(change.value))
             >>> heard.stop()
         """

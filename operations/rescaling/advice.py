@@ -58,7 +58,7 @@ class RescaleAdvice:
 
     Example:
         >>> rescale_advice(history, cores=8).suggested
-        8
+        2
     """
 
     suggested: int

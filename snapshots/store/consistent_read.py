@@ -21,7 +21,7 @@ def consistent_read() -> Iterator[None]:
 
     Example:
         >>> with consistent_read():
-        ...     history.live().epoch == history.epochs()["epoch"].iloc[-1]
+        ...     history.live().epoch == store["delays"].live().epoch
         True
     """
     if _results.get() is not None:

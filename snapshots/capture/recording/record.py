@@ -111,8 +111,10 @@ def recorded(
         StoreError: it cannot be read.
 
     Example:
-        >>> ss.open_store("store")["words"].describe(lambda: ss.recorded("recordings/lines").groupBy("value").count())
-        ... # doctest: +SKIP
+        >>> lines = ss.record(socket, "recordings/lines")
+        >>> ss.recorded("recordings/lines").groupBy("value").count()
+        DataFrame[value: string, count: bigint]
+        >>> lines.recorder.stop()
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
