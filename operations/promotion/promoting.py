@@ -158,7 +158,9 @@ class Promotion:
         recover_promotion(path, spark)
         record = promotion_of(path, spark)
         if record is None:
-            raise PromotionError(f"No fork has taken the place of {path}.\nss.Checkpoint(fork).promote(over=…) does that.")
+            raise PromotionError(
+                f"No fork has taken the place of {path}.\nss.Checkpoint(fork).promote(over=…) does that."
+            )
         return cls(path, record, spark)
 
     @property

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,24 @@ from streamstate.widgets.view import close_all
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PAGES = frozenset({})
+PAGES = frozenset(
+    {
+        "docs/guides/changing_code.md",
+        "docs/guides/checking_changes.md",
+        "docs/guides/determinism.md",
+        "docs/guides/editing_state.md",
+        "docs/guides/production.md",
+        "docs/guides/promoting.md",
+        "docs/guides/recovery.md",
+        "docs/guides/rescale.md",
+        "docs/guides/results.md",
+        "docs/guides/shared_variables.md",
+        "docs/guides/sql.md",
+        "docs/guides/time_travel.md",
+        "docs/guides/watching.md",
+        "docs/guides/wrong_number.md",
+    }
+)
 """The pages with examples that need Spark."""
 DOCSTRINGS = frozenset(
     {
@@ -99,9 +117,35 @@ class SparkWorld(World):
         return self.flights.groupBy("carrier").count()
 
     @property
-    def frame(self) -> DataFrame:  # type: ignore[override]  # a table of Arrow in examples without Spark
+    def frame(self) -> DataFrame:
         """The frame of the query that an example starts."""
         return self.build_query()
+
+    build_delays, build_new_delays = build_query, build_fixed
+
+    @property
+    def fixed(self) -> Callable[[], DataFrame]:
+        """The same code by another name."""
+        return self.build_fixed
+
+    @property
+    def schema(self) -> str:
+        """The columns of the input."""
+        return examples.SCHEMA
+
+    @cached_property
+    def totals(self) -> DataFrame:
+        """State that an earlier system had: a row of each carrier."""
+        return self.spark.createDataFrame([("HA", 20, 1301.0)], "carrier string, count bigint, max double")
+
+    @cached_property
+    def matches(self) -> Any:
+        """A captured join of two streams, of three epochs."""
+        reader = self.spark.readStream.schema(examples.SCHEMA).option("maxFilesPerTrigger", 1)
+        left, right = (reader.json(f"{Path.cwd()}/flights/0000[0-2].json") for _ in range(2))
+        running = ss.start(left.join(right, "scheduled"), "matches", "store", mode="append", trigger="available-now")
+        running.wait()
+        return running.history
 
     @cached_property
     def fork(self) -> ss.Checkpoint:
@@ -124,11 +168,6 @@ class SparkWorld(World):
         self._lines = _Lines()
         reader = self.spark.readStream.format("socket").option("host", "localhost")
         return reader.option("port", self._lines.server_address[1]).load()
-
-    @cached_property
-    def limit(self) -> Any:
-        """A shared variable."""
-        return ss.shared("store", "limit", "double", init=60.0)
 
     def stop(self) -> None:
         """Stop what the examples left running."""
@@ -162,6 +201,10 @@ class _Line(socketserver.BaseRequestHandler):
         self.request.recv(1)
 
 
+def _query(spark: SparkSession, name: str) -> DataFrame:
+    return examples.QUERIES[name](examples.flights(spark))
+
+
 @pytest.fixture(scope="session")
 def spark_folder(folder: Folder, spark: SparkSession) -> Iterator[Folder]:
     """The folder of the examples, to which relative paths lead in Spark too; the plans of two queries are known."""
@@ -172,7 +215,7 @@ def spark_folder(folder: Folder, spark: SparkSession) -> Iterator[Folder]:
     store = ss.open_store(folder.path / "store")
     with chdir(folder.path):
         for name in ("delays", "delays_by_hour"):
-            store[name].describe(lambda name=name: examples.QUERIES[name](examples.flights(spark)), mode="update")
+            store[name].describe(partial(_query, spark, name), mode="update")
     yield folder
     files.setWorkingDirectory(before)
 
