@@ -5,7 +5,7 @@ from __future__ import annotations
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import chdir
+from contextlib import ExitStack, chdir
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,15 @@ DOCSTRINGS = frozenset(
         "streamstate.snapshots.capture.recording.recorder.Recorder",
         "streamstate.snapshots.spark.session.session",
         "streamstate.snapshots.spark.state_comparison.state_differences",
-        "streamstate.variables.declaring.shared",
+        "streamstate.state_inspect.history.History.describe",
+        "streamstate.state_inspect.history.History.inputs",
+        "streamstate.state_inspect.history.History.late",
+        "streamstate.state_inspect.history.History.late_counts",
+        "streamstate.state_inspect.history.History.why",
+        "streamstate.state_inspect.snapshot.Snapshot.restore",
+        "streamstate.widgets.debugger.model.Debugger",
+        "streamstate.widgets.debugger.model.Debugger.wait",
+        "streamstate.widgets.late_rows.LateRowsView",
     }
 )
 """The docstrings with examples that need Spark."""
@@ -86,6 +94,7 @@ class SparkWorld(World):
     def __init__(self, spark: SparkSession) -> None:
         super().__init__()
         self._spark = spark
+        self._opened = ExitStack()
 
     @property
     def spark(self) -> SparkSession:
@@ -165,9 +174,10 @@ class SparkWorld(World):
     @cached_property
     def socket(self) -> DataFrame:
         """A source that keeps nothing."""
-        self._lines = _Lines()
+        lines = self._opened.enter_context(_Lines())
+        self._opened.callback(lines.shutdown)
         reader = self.spark.readStream.format("socket").option("host", "localhost")
-        return reader.option("port", self._lines.server_address[1]).load()
+        return reader.option("port", lines.server_address[1]).load()
 
     def stop(self) -> None:
         """Stop what the examples left running."""
@@ -180,6 +190,7 @@ class SparkWorld(World):
                     getattr(value, end, lambda: None)()
         for query in self._spark.streams.active:
             query.stop()
+        self._opened.close()
 
 
 class _Lines(socketserver.ThreadingTCPServer):
