@@ -10,7 +10,6 @@ PAGES: Mapping[str, str] = {
     "docs/guides/capture.md": "a checkpoint at the root of the file system",
     "docs/guides/cuts.md": "Kafka",
     "docs/guides/reading.md": "queries of several keys under one name",
-    "docs/guides/recording_input.md": "a socket",
     "docs/guides/serving.md": "an interrupt, for which its server waits",
     "docs/guides/views.md": "a view that is drawn before it is closed",
     "docs/start/install.md": "a notebook's shell",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, chdir
+from contextlib import ExitStack, chdir, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ PAGES = frozenset(
         "docs/guides/editing_state.md",
         "docs/guides/production.md",
         "docs/guides/promoting.md",
+        "docs/guides/recording_input.md",
         "docs/guides/recovery.md",
         "docs/guides/rescale.md",
         "docs/guides/results.md",
@@ -194,22 +195,26 @@ class SparkWorld(World):
 
 
 class _Lines(socketserver.ThreadingTCPServer):
-    """A server that sends a line to everyone who connects."""
+    """A server that sends lines to everyone who connects."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("localhost", 0), _Line)
+        super().__init__(("localhost", 0), _Reader)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
-class _Line(socketserver.BaseRequestHandler):
-    """Sends a line, and waits until the reader leaves."""
+class _Reader(socketserver.BaseRequestHandler):
+    """A reader that receives two lines a second until it leaves."""
 
     def handle(self) -> None:
-        """Send the line."""
-        self.request.sendall(b"a line\n")
-        self.request.recv(1)
+        """Send the lines."""
+        self.request.settimeout(0.5)
+        while True:
+            with suppress(TimeoutError):
+                self.request.sendall(b"a line\n")
+                if not self.request.recv(1):
+                    return
 
 
 def _query(spark: SparkSession, name: str) -> DataFrame:
