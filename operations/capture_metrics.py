@@ -40,7 +40,7 @@ class CaptureMetrics(Collector):
         >>> metrics = CaptureMetrics()
         >>> capture = ss.Checkpoint("checkpoints/delays").follow("store", on_pass=metrics.observe)
         >>> metrics.attach(capture)
-        >>> with metrics.served(9095):
+        >>> with metrics.served(0) as port:
         ...     capture.stop()
     """
 

@@ -285,7 +285,7 @@ class Checkpoint(os.PathLike[str]):
 
         Example:
             >>> capture = checkpoint.follow("snapshots", "delays")
-            >>> capture.wait(epoch=3, timeout=60)
+            >>> capture.wait(epoch=61, timeout=60)
             61
             >>> capture.stop()
         """

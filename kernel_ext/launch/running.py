@@ -47,7 +47,7 @@ class Running:
 
     Example:
         >>> delays = ss.start(frame, "delays", "store")
-        >>> delays.wait(epoch=3, timeout=60)
+        >>> delays.wait(epoch=61, timeout=60)
         61
         >>> delays.stop()
     """

@@ -102,7 +102,7 @@ def start(
 
     Example:
         >>> delays = ss.start(frame, "delays", "store", trigger="1s")
-        >>> delays.wait(epoch=3, timeout=60)
+        >>> delays.wait(epoch=61, timeout=60)
         61
     """
     path = location(store)
