@@ -37,11 +37,11 @@ class CaptureMetrics(Collector):
     :meth:`attach`. Register it with a registry of your own, or serve it with :meth:`served`.
 
     Example:
-        >>> metrics = CaptureMetrics()  # doctest: +SKIP
-        >>> capture = ss.Checkpoint("checkpoints/delays").follow("store", on_pass=metrics.observe)  # doctest: +SKIP
-        >>> metrics.attach(capture)  # doctest: +SKIP
-        >>> with metrics.served(9095):  # doctest: +SKIP
-        ...     run_until_stopped()
+        >>> metrics = CaptureMetrics()
+        >>> capture = ss.Checkpoint("checkpoints/delays").follow("store", on_pass=metrics.observe)
+        >>> metrics.attach(capture)
+        >>> with metrics.served(0) as port:
+        ...     capture.stop()
     """
 
     def __init__(self) -> None:

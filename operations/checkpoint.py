@@ -63,9 +63,9 @@ class Checkpoint(os.PathLike[str]):
         SparkConnectError: a query of Spark Connect does not know its checkpoint; pass its path.
 
     Example:
-        >>> delays = ss.Checkpoint("checkpoints/delays")  # doctest: +SKIP
-        >>> delays.capture("store").epochs  # doctest: +SKIP
-        (0, 1, 2)
+        >>> delays = ss.Checkpoint("checkpoints/delays")
+        >>> delays.name, delays.spark_version
+        ('delays', '4.3 or later')
     """
 
     path: str
@@ -150,7 +150,9 @@ class Checkpoint(os.PathLike[str]):
             InvalidArgumentError: ``every`` is invalid.
 
         Example:
-            >>> print(ss.Checkpoint("checkpoints/delays").doctor("store"))  # doctest: +SKIP
+            >>> report = checkpoint.doctor("store")
+            >>> report.can_capture, report.can_restart
+            (True, True)
         """
         from streamstate.operations.checkup.examine import examine
 
@@ -167,8 +169,8 @@ class Checkpoint(os.PathLike[str]):
             NotACheckpointError: there is no checkpoint.
 
         Example:
-            >>> delays.epochs()["sources"].iloc[-1]  # doctest: +SKIP
-            {0: 'flights: partition 0 at offset 812, partition 1 at offset 790'}
+            >>> checkpoint.epochs()["sources"].iloc[-1]
+            {0: '62 files'}
         """
         from streamstate.operations.checkpoint_logs import epoch_frame
 
@@ -185,9 +187,9 @@ class Checkpoint(os.PathLike[str]):
             CheckpointError: the operators' metadata is damaged, or of an unknown version.
 
         Example:
-            >>> delays.operators()[["name", "table"]]  # doctest: +SKIP
-                          name table
-            0   stateStoreSave   op0
+            >>> checkpoint.operators()[["name", "table"]]
+                         name table
+            0  stateStoreSave   op0
         """
         from streamstate.operations.checkpoint_logs import operator_frame
 
@@ -231,8 +233,10 @@ class Checkpoint(os.PathLike[str]):
             NotAStoreError, StoreError: ``store`` is at, in or above a checkpoint, or cannot be reached or written.
 
         Example:
-            >>> ss.Checkpoint("checkpoints/delays").capture("store").epochs  # doctest: +SKIP
-            (0, 1, 2)
+            >>> checkpoint.capture("snapshots").epochs
+            (0, 1, 2, ..., 61)
+            >>> checkpoint.capture("snapshots").epochs  # nothing new
+            ()
         """
         from streamstate.snapshots.capture.capture import capture
 
@@ -280,9 +284,10 @@ class Checkpoint(os.PathLike[str]):
                 errors show in ``.status`` and are raised by ``.wait``.
 
         Example:
-            >>> capture = ss.Checkpoint(query).follow("store", "delays")  # doctest: +SKIP
-            >>> capture.wait(epoch=3, timeout=60)  # doctest: +SKIP
-            3
+            >>> capture = checkpoint.follow("snapshots", "delays")
+            >>> capture.wait(epoch=61, timeout=60)
+            61
+            >>> capture.stop()
         """
         from streamstate.snapshots.capture.follow import follow
 
@@ -343,12 +348,11 @@ class Checkpoint(os.PathLike[str]):
             NotReplayableError: the log of a file source no longer says which files had been read by then.
 
         Example:
-            >>> delays = ss.Checkpoint("checkpoints/delays")  # doctest: +SKIP
-            >>> fork = delays.fork("checkpoints/what_if", at=12)  # doctest: +SKIP
-            >>> fork.epoch, fork.original.path  # doctest: +SKIP
-            (12, '/home/me/checkpoints/delays')
+            >>> fork = checkpoint.fork("checkpoints/delays_12", at=12)
+            >>> fork.epoch, fork.original == checkpoint
+            (12, True)
             >>> zero = "UPDATE op0 SET max = 0 WHERE carrier = 'HA'"
-            >>> delays.fork("checkpoints/zero", at=12, edit=zero).edited_rows  # doctest: +SKIP
+            >>> checkpoint.fork("checkpoints/zero", at=12, edit=zero).edited_rows
             1
         """
         from streamstate.operations.fork import Fork
@@ -394,7 +398,7 @@ class Checkpoint(os.PathLike[str]):
             build_query: returns the streaming DataFrame: the original's code, or a changed version to try out.
             epochs: the maximum number of epochs to run.
             until: stop after the epoch in which this becomes true: an SQL condition on the rows that changed
-                (``"max_delay > 300"``; ``"op0_left.v > 3"`` names the table if there are several), a key that changed
+                (``"max > 300"``; ``"op0_left.v > 3"`` names the table if there are several), a key that changed
                 (``{"carrier": "HA"}``), or a function of the report so far. With ``"error"``, an error in the query's
                 own code is reported instead of raised.
             original: the checkpoint that the fork follows; by default the one it was forked from.
@@ -423,9 +427,10 @@ class Checkpoint(os.PathLike[str]):
             InvalidArgumentError: an argument is invalid.
 
         Example:
-            >>> report = fork.step(build_query, epochs=5, until="max_delay > 300")  # doctest: +SKIP
-            >>> report.stopped, report.epoch  # doctest: +SKIP
-            ('breakpoint', 15)
+            >>> fork = checkpoint.fork("checkpoints/again", at=0)
+            >>> report = fork.step(build_query, epochs=5, until="max > 300")
+            >>> report.stopped, report.epoch
+            ('breakpoint', 2)
         """
         from streamstate.replay.stepping.step import step
 
@@ -476,9 +481,10 @@ class Checkpoint(os.PathLike[str]):
                 begun and not committed; or the file system cannot rename folders in one step. Nothing was changed.
 
         Example:
-            >>> promotion = fork.promote(over=delays)  # doctest: +SKIP
-            >>> promotion.epoch, promotion.kept  # doctest: +SKIP
-            (41, 'checkpoints/delays.before-promotion-41')
+            >>> fork = checkpoint.fork("checkpoints/zero", edit="UPDATE op0 SET max = 0 WHERE carrier = 'HA'")
+            >>> promotion = fork.promote(over=checkpoint)
+            >>> promotion.epoch, promotion.kept
+            (61, '.../checkpoints/delays.before-promotion-61')
         """
         from streamstate.operations.promotion import promote
 
@@ -495,7 +501,9 @@ class Checkpoint(os.PathLike[str]):
             PromotionError: no fork has taken it over.
 
         Example:
-            >>> delays.promotion().undo()  # doctest: +SKIP
+            >>> checkpoint.fork("checkpoints/same").promote(over=checkpoint).epoch
+            61
+            >>> checkpoint.promotion().undo()
         """
         from streamstate.operations.promotion import Promotion
 
@@ -553,8 +561,9 @@ class Checkpoint(os.PathLike[str]):
                 nothing was run is deleted.
 
         Example:
-            >>> replay = delays.replay(fixed, to="checkpoints/fixed", epochs="40..60")  # doctest: +SKIP
-            >>> replay.comparison.first  # doctest: +SKIP
+            >>> replay = checkpoint.replay(build_fixed, to="checkpoints/fixed", epochs="1..3")
+            >>> replay.comparison.first.epoch, replay.comparison.first.key
+            (2, {'carrier': 'HA', 'origin': 'JFK'})
         """
         from streamstate.replay.replay import replay
 
@@ -602,8 +611,9 @@ class Checkpoint(os.PathLike[str]):
             NotACheckpointError, EpochGoneError, ForkError: as :meth:`fork`.
 
         Example:
-            >>> session = delays.debug(build_query, at=12)  # doctest: +SKIP
-            >>> session.step()  # doctest: +SKIP
+            >>> with checkpoint.debug(build_query, at=12) as session:
+            ...     session.step().epoch
+            13
         """
         from streamstate.replay.debugging.session import debug
 
@@ -652,8 +662,8 @@ class Checkpoint(os.PathLike[str]):
             QueryError: the query fails in a replay.
 
         Example:
-            >>> audit = delays.audit(build_query, epochs="40..60")  # doctest: +SKIP
-            >>> audit.clean, audit.first  # doctest: +SKIP
+            >>> audit = checkpoint.audit(build_query, epochs="40..41", replays=1)
+            >>> audit.clean, audit.first
             (True, None)
         """
         from streamstate.replay.audit import audit
@@ -708,8 +718,7 @@ class Checkpoint(os.PathLike[str]):
             InvalidArgumentError: an argument is invalid.
 
         Example:
-            >>> report = delays.check(build_query, store="store")  # doctest: +SKIP
-            >>> report.ok  # doctest: +SKIP
+            >>> checkpoint.check(build_query, store="store").ok
             True
         """
         from streamstate.operations.code_check import check
@@ -751,7 +760,7 @@ class Checkpoint(os.PathLike[str]):
             UnknownTableError: the mapping names a state table that the changed query does not have.
 
         Example:
-            >>> ss.Checkpoint("checkpoints/by_route").propose_mapping(build_by_carrier)[0].sql  # doctest: +SKIP
+            >>> ss.Checkpoint("checkpoints/by_route").propose_mapping(build_by_carrier)[0].sql
             'SELECT carrier, sum(count) AS count FROM op0 GROUP BY carrier'
         """
         from streamstate.operations.new_checkpoint.propose_mapping import propose_mapping
@@ -804,9 +813,9 @@ class Checkpoint(os.PathLike[str]):
 
         Example:
             >>> by_carrier = {"op0": "SELECT carrier, sum(count) AS count FROM op0 GROUP BY carrier"}
-            >>> by_route = ss.Checkpoint("checkpoints/by_route")  # doctest: +SKIP
-            >>> by_route.migrate(build, to="checkpoints/by_carrier", mapping=by_carrier).rows  # doctest: +SKIP
-            {'op0': 14}
+            >>> by_route = ss.Checkpoint("checkpoints/by_route")
+            >>> by_route.migrate(build_by_carrier, to="checkpoints/by_carrier", mapping=by_carrier).rows
+            {'op0': 4}
         """
         from streamstate.operations.new_checkpoint.migrate import migrate
 
@@ -846,8 +855,8 @@ class Checkpoint(os.PathLike[str]):
             RescaleError: Spark failed, or the new state differs; the checkpoint is unchanged.
 
         Example:
-            >>> ss.Checkpoint("checkpoints/delays").rescale(8).partitions  # doctest: +SKIP
-            (2, 8)
+            >>> checkpoint.rescale(4).partitions
+            (2, 4)
         """
         from streamstate.operations.rescaling.rescale import rescale
 
@@ -872,8 +881,8 @@ class Checkpoint(os.PathLike[str]):
             InvalidArgumentError: ``cores`` or ``rows_per_partition`` is not an integer of at least 1.
 
         Example:
-            >>> delays.rescale_advice("store", cores=8).suggested  # doctest: +SKIP
-            8
+            >>> checkpoint.rescale_advice("store", cores=8).suggested
+            2
         """
         from streamstate.operations.rescaling.advice import rescale_advice
         from streamstate.operations.stopped_query import recorded_history

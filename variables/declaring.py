@@ -72,8 +72,8 @@ def shared(
         StoreError: the store cannot be read or written.
 
     Example:
-        >>> limit = ss.shared("store", "limit", "double", init=60.0)  # doctest: +SKIP
-        >>> limit.set(45)  # doctest: +SKIP
+        >>> limit = ss.shared("store", "limit", "double", init=60.0)
+        >>> limit.set(45)
         1
     """
     path = location(store)

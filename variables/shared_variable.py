@@ -255,7 +255,9 @@ class SharedVariable:
             A handle with ``.stop()`` and ``.error``.
 
         Example:
-            >>> alerts.on_change(lambda change: print(change.added))  # doctest: +SKIP
+            >>> limit = ss.shared("store", "limit", "double", init=60.0)
+            >>> heard = limit.on_change(lambda change: print(change.value))
+            >>> heard.stop()
         """
         from streamstate.variables.notifications import Subscription
 

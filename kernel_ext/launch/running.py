@@ -48,10 +48,10 @@ class Running:
         supervised: what restarts the query if it fails; None without supervision.
 
     Example:
-        >>> delays = ss.start(frame, "delays", "store")  # doctest: +SKIP
-        >>> delays.wait(epoch=3, timeout=60)  # doctest: +SKIP
-        3
-        >>> delays.stop()  # doctest: +SKIP
+        >>> delays = ss.start(frame, "delays", "store")
+        >>> delays.wait(epoch=61, timeout=60)
+        61
+        >>> delays.stop()
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Running:
             QueryError: the query was not started in this process.
 
         Example:
-            >>> delays = delays.restart()  # doctest: +SKIP
+            >>> running = running.restart()
         """
         return self._again(lambda launch: launch)
 
@@ -222,7 +222,7 @@ class Running:
             QueryError: the query was not started in this process.
 
         Example:
-            >>> delays = delays.supervise(ss.BackOff(restarts=10))  # doctest: +SKIP
+            >>> running = running.supervise(ss.BackOff(restarts=10))
         """
         return self._again(lambda launch: replace(launch, restart=back_off or BackOff()))
 

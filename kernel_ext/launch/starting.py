@@ -101,9 +101,9 @@ def start(
         StoreError: if the store cannot be read or written.
 
     Example:
-        >>> delays = ss.start(frame, "delays", "store", trigger="1s")  # doctest: +SKIP
-        >>> delays.wait(epoch=3, timeout=60)  # doctest: +SKIP
-        3
+        >>> delays = ss.start(frame, "delays", "store", trigger="1s")
+        >>> delays.wait(epoch=61, timeout=60)
+        61
     """
     path = location(store)
     layout = Layout.at(path, storage_options)

@@ -78,7 +78,7 @@ def _step_arguments(parser: MagicParser) -> None:
         "--until",
         metavar="CONDITION",
         completes="where",
-        help='stop after an epoch in which this holds for a changed row, such as "max_delay > 300"; or error',
+        help='stop after an epoch in which this holds for a changed row, such as "max > 300"; or error',
     )
     parser.add(
         "--key",

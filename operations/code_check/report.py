@@ -92,9 +92,9 @@ class CheckReport:
     """The findings of :meth:`streamstate.Checkpoint.check`; true if the code starts and means the same.
 
     Example:
-        >>> report = ss.Checkpoint("checkpoints/delays").check(build_query, store="store")  # doctest: +SKIP
-        >>> report.ok, [finding.kind for finding in report.findings]  # doctest: +SKIP
-        (False, ['value_expression'])
+        >>> report = checkpoint.check(build_fixed, store="store")
+        >>> report.ok, [finding.kind for finding in report.findings]
+        (False, ['condition'])
     """
 
     checkpoint: str

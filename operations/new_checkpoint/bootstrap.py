@@ -62,11 +62,10 @@ def bootstrap(
         UnsupportedStateError: Spark cannot write this kind of state.
 
     Example:
-        >>> totals = spark.sql("SELECT carrier, flights AS count FROM totals_2025")  # doctest: +SKIP
-        >>> ss.bootstrap(  # doctest: +SKIP
-        ...     build_delays, to="checkpoints/delays", state=totals, offsets=[["flights/2025-*.parquet"]]
-        ... ).rows
-        {'op0': 14}
+        >>> totals = spark.createDataFrame([("UA", 16), ("HA", 20)], "carrier string, count bigint")
+        >>> offsets = [["flights/0000*.json"]]
+        >>> ss.bootstrap(build_by_carrier, to="checkpoints/by_carrier", state=totals, offsets=offsets).rows
+        {'op0': 2}
     """
     began = time.monotonic()
     if (state is not None) == batch:

@@ -65,8 +65,8 @@ class ProposedMapping(Sequence[Proposal]):
     """A :class:`Proposal` for each state table of the changed query, from :meth:`Checkpoint.propose_mapping`.
 
     Example:
-        >>> proposed = ss.Checkpoint("checkpoints/by_route").propose_mapping(build_by_carrier)  # doctest: +SKIP
-        >>> [(proposal.table, proposal.problem) for proposal in proposed]  # doctest: +SKIP
+        >>> proposed = ss.Checkpoint("checkpoints/by_route").propose_mapping(build_by_carrier)
+        >>> [(proposal.table, proposal.problem) for proposal in proposed]
         [('op0', None)]
     """
 

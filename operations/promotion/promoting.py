@@ -130,10 +130,11 @@ class Promotion:
     """The result of :meth:`streamstate.Checkpoint.promote`, and the way back.
 
     Example:
-        >>> promotion = ss.Checkpoint("checkpoints/what_if").promote(over="checkpoints/delays")  # doctest: +SKIP
-        >>> promotion.differences  # doctest: +SKIP
-        {'op0': (12, 12)}
-        >>> promotion.undo()  # doctest: +SKIP
+        >>> fork = checkpoint.fork("checkpoints/zero", edit="UPDATE op0 SET max = 0 WHERE carrier = 'HA'")
+        >>> promotion = fork.promote(over=checkpoint)
+        >>> promotion.differences
+        {'op0': (1, 1)}
+        >>> promotion.undo()
     """
 
     checkpoint: str

@@ -57,8 +57,8 @@ class RescaleAdvice:
     """A suggested number of partitions, with reasons.
 
     Example:
-        >>> rescale_advice(history, cores=8).suggested  # doctest: +SKIP
-        8
+        >>> rescale_advice(history, cores=8).suggested
+        2
     """
 
     suggested: int

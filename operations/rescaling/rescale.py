@@ -116,9 +116,9 @@ class RescaleReport:
     """The result of :meth:`streamstate.Checkpoint.rescale`.
 
     Example:
-        >>> report = ss.Checkpoint("checkpoints/delays").rescale(8)  # doctest: +SKIP
-        >>> report.partitions, report.epoch, report.skew  # doctest: +SKIP
-        ((2, 8), 41, (1.02, 1.07))
+        >>> report = checkpoint.rescale(4)
+        >>> report.partitions, report.epoch, report.rows
+        ((2, 4), 62, {'op0': 5})
     """
 
     checkpoint: str

@@ -55,11 +55,12 @@ def supervise(
 
     Example:
         >>> def start():
-        ...     return frame.writeStream.format("noop").option("checkpointLocation", "checkpoints/delays").start()
-        >>> delays = supervise(start)  # doctest: +SKIP
-        >>> delays  # doctest: +SKIP
-        <Supervised: restarting (attempt 2, in 4 s: ArithmeticException: ...)>
-        >>> delays.stop()  # doctest: +SKIP
+        ...     writer = frame.writeStream.format("noop").outputMode("update")
+        ...     return writer.option("checkpointLocation", "checkpoints/delays").start()
+        >>> delays = supervise(start)
+        >>> delays.state, delays.restarts
+        ('running', 0)
+        >>> delays.stop()
     """
     require_extra("spark")
     return Supervised(start, start(), back_off=back_off, clock=clock)
@@ -74,11 +75,6 @@ class Supervised:
         back_off: how often to restart and how long to wait.
         clock: a monotonic clock in seconds.
         ended: called once, when supervision ends.
-
-    Example:
-        >>> delays = supervise(start)  # doctest: +SKIP
-        >>> delays.state, delays.restarts  # doctest: +SKIP
-        ('running', 0)
     """
 
     def __init__(

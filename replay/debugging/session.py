@@ -116,7 +116,8 @@ class DebugSession:
                 session stays at the last committed epoch.
 
         Example:
-            >>> session.step(2).diff()  # doctest: +SKIP
+            >>> session.step(2).diff()
+            <Diff of ...>
         """
         whole_number(n, "n")
         with self._lock:
@@ -147,7 +148,8 @@ class DebugSession:
             progress: called with a message and the share of the work that is done, from 0 to 1 (None: not known).
 
         Example:
-            >>> session.run_until("max_delay > 300").reason  # doctest: +SKIP
+            >>> session.run_until("max > 60").reason
+            "max > 60 in epoch 13: carrier='HA', origin='JFK'"
         """
         return self.step(epochs, until=condition, progress=progress)
 
@@ -204,7 +206,7 @@ class DebugSession:
             UnknownTableError, UnknownColumnError: it names a table or column that does not exist.
 
         Example:
-            >>> session.watch("max(max_delay)")  # doctest: +SKIP
+            >>> session.watch("max(max)")
         """
         with self._lock:
             self._watches.add(expression, self._current(), self._epoch)
@@ -224,9 +226,10 @@ class DebugSession:
         Columns: ``epoch``, ``branch`` (the one that ran the epoch), and one for each expression.
 
         Example:
-            >>> session.watches()  # doctest: +SKIP
-               epoch       branch  max(max_delay)
-            0     12  debug_delays              61
+            >>> session.watch("sum(count)")
+            >>> session.watches()
+               epoch       branch  sum(count)
+            0     12  debug_delays          78
         """
         with self._lock:
             return self._watches.values(self._current().path())

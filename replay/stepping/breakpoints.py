@@ -55,7 +55,7 @@ def breakpoint_at(until: Until) -> Breakpoint | None:
     if callable(until):
         return _OnFunction(until)
     raise InvalidArgumentError(
-        f"Invalid until={until!r}: expected an SQL condition such as 'max_delay > 300', a key such as"
+        f"Invalid until={until!r}: expected an SQL condition such as 'max > 300', a key such as"
         " {'carrier': 'HA'}, 'error', or a function of the report."
     )
 

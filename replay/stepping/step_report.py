@@ -107,7 +107,9 @@ class StepReport:
             UnknownTableError: there is no such table.
 
         Example:
-            >>> ss.Checkpoint("checkpoints/what_if").step(build).diff().movers("max_delay")  # doctest: +SKIP
+            >>> fork.step(build_query).diff().summary()
+            0 added, 0 removed, 5 changed
+            ...
         """
         last = self.epochs[-1].epoch if self.epochs else self.epoch
         return self._captured().history.diff(last - 1, last, table)

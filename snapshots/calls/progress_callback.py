@@ -25,7 +25,8 @@ class ProgressCallback(Protocol):
     Example:
         >>> def progress(message: str, share: float | None) -> None:
         ...     print(message if share is None else f"{share:.0%} {message}")
-        >>> ss.open_store("store")["delays"].retain(last=100, progress=progress)  # doctest: +SKIP
+        >>> report = ss.open_store("store")["delays"].retain(last=100, progress=progress)
+        deleting files past their grace period
     """
 
     def __call__(self, message: str, share: float | None, /) -> object:

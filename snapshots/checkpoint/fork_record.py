@@ -67,7 +67,7 @@ def forked_from(checkpoint: str | Path, spark: SparkSession | None = None) -> Fo
         spark: a session, needed if the checkpoint is not on the local disk.
 
     Example:
-        >>> forked_from("checkpoints/what_if").epoch  # doctest: +SKIP
+        >>> forked_from("checkpoints/what_if").epoch
         40
     """
     path = location(checkpoint)

@@ -101,8 +101,8 @@ def state_differences(
 
     Example:
         >>> before, after = StateAt("checkpoints/delays", 40), StateAt("checkpoints/what_if", 40)
-        >>> state_differences(spark, before, after)
-        []
+        >>> [difference.why for difference in state_differences(spark, before, after)]
+        ['1 rows are only in the first state, 1 only in the second']
     """
     return list(compare_states(spark, one, other, limit=limit, exact=exact).differences)
 

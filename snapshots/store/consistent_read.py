@@ -20,8 +20,8 @@ def consistent_read() -> Iterator[None]:
     outer one. It also works as a decorator: the block is then the call.
 
     Example:
-        >>> with consistent_read():  # doctest: +SKIP
-        ...     history.live().epoch == history.captured()[-1]
+        >>> with consistent_read():
+        ...     history.live().epoch == store["delays"].live().epoch
         True
     """
     if _results.get() is not None:

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_SPARK = "a Spark session"
 PAGES: Mapping[str, str] = {
     "README.md": "a notebook's shell",
     "docs/guides/analytics.md": "a map variable with the key column user",
     "docs/guides/capture.md": "a checkpoint at the root of the file system",
-    "docs/guides/changing_code.md": _SPARK,
-    "docs/guides/checking_changes.md": _SPARK,
     "docs/guides/cuts.md": "Kafka",
-    "docs/guides/determinism.md": _SPARK,
-    "docs/guides/editing_state.md": _SPARK,
-    "docs/guides/production.md": _SPARK,
-    "docs/guides/promoting.md": _SPARK,
     "docs/guides/reading.md": "queries of several keys under one name",
-    "docs/guides/recording_input.md": "a socket",
-    "docs/guides/recovery.md": _SPARK,
-    "docs/guides/rescale.md": _SPARK,
-    "docs/guides/results.md": _SPARK,
     "docs/guides/serving.md": "an interrupt, for which its server waits",
-    "docs/guides/shared_variables.md": _SPARK,
-    "docs/guides/sql.md": _SPARK,
-    "docs/guides/time_travel.md": _SPARK,
     "docs/guides/views.md": "a view that is drawn before it is closed",
-    "docs/guides/watching.md": _SPARK,
-    "docs/guides/wrong_number.md": _SPARK,
     "docs/start/install.md": "a notebook's shell",
     "docs/start/quickstart.md": "a notebook's shell",
-}
-DOCSTRINGS: Mapping[str, str] = {
-    "streamstate.snapshots.capture.recording.record.record": "a socket",
-    "streamstate.snapshots.spark.session.session": _SPARK,
-    "streamstate.snapshots.spark.state_comparison.state_differences": _SPARK,
 }

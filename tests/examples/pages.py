@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from unittest import SkipTest
 
 from sybil import Example, Sybil
 from sybil.parsers.myst import CodeBlockParser, SkipParser
@@ -27,12 +30,15 @@ def run(page: Path, world: World) -> int:
     def evaluate(example: Example) -> None:
         nonlocal ran
         line = example.line + example.parsed.line_offset
-        code = compile("\n" * line + example.parsed, example.path, "exec", dont_inherit=True)
+        # As in a notebook: what an expression returns is shown, and so computed.
+        body = ast.parse("\n" * line + example.parsed, example.path).body
+        code = compile(ast.Interactive(body), example.path, "single", dont_inherit=True)
         exec(code, example.namespace)
         ran += 1
 
     document = Sybil([CodeBlockParser("python", evaluate), SkipParser()]).parse(page)
     document.namespace = Names(world)
     for example in document.examples():
-        example.evaluate()
+        with suppress(SkipTest):  # of a block that a comment skips, with the reason
+            example.evaluate()
     return ran

@@ -28,6 +28,10 @@ class World:
 
     ss = ss
 
+    def __init__(self) -> None:
+        self.namespaces: list[Names] = []
+        """The names that each example has defined or used."""
+
     @cached_property
     def store(self) -> Store:
         """The opened store."""
@@ -42,6 +46,11 @@ class World:
     def history(self) -> Any:
         """The same, under another name."""
         return self.delays
+
+    @cached_property
+    def checkpoint(self) -> ss.Checkpoint:
+        """The checkpoint of the query that most examples read."""
+        return ss.Checkpoint("checkpoints/delays")
 
     @cached_property
     def sessions(self) -> Any:
@@ -82,11 +91,12 @@ class Names(dict[str, Any]):
     """The namespace of an example: what it defines, and what the world has by that name."""
 
     def __init__(self, world: World, names: Mapping[str, Any] | None = None) -> None:
-        super().__init__(names or {})
+        super().__init__({"ss": ss} | dict(names or {}))
         self._world = world
+        world.namespaces.append(self)
 
     def __missing__(self, name: str) -> Any:
-        if name.startswith("_") or not hasattr(World, name):
+        if name.startswith("_") or not hasattr(type(self._world), name):
             raise KeyError(name)
         self[name] = getattr(self._world, name)
         return self[name]

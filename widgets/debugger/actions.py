@@ -74,7 +74,7 @@ def _step(worker: SessionWorker, value: Any, _view: DebuggerDrawing | None) -> b
 def _until(worker: SessionWorker, value: Any, _view: DebuggerDrawing | None) -> bool:
     condition = str(value).strip()
     if not condition:
-        worker.refuse("Run until", "Enter a condition, such as max_delay > 300, or error.")
+        worker.refuse("Run until", "Enter a condition, such as max > 300, or error.")
         return False
     return worker.start(
         f"Run until {condition}", lambda progress: worker.session.run_until(condition, progress=progress)

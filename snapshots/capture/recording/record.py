@@ -76,9 +76,10 @@ def record(
         StoreError: the recording cannot be written.
 
     Example:
-        >>> socket = spark.readStream.format("socket").option("host", "localhost").option("port", 9999).load()
-        >>> lines = ss.record(socket, "recordings/lines")  # doctest: +SKIP
-        >>> ss.start(lines.groupBy("value").count(), "words", "store")  # doctest: +SKIP
+        >>> lines = ss.record(socket, "recordings/lines")
+        >>> words = ss.start(lines.groupBy("value").count(), "words", "store")
+        >>> words.stop()
+        >>> lines.recorder.stop()
     """
     recorder, rows = prepared(frame, path, checkpoint=checkpoint, storage_options=storage_options)
     recorder.start()
@@ -110,8 +111,10 @@ def recorded(
         StoreError: it cannot be read.
 
     Example:
-        >>> ss.open_store("store")["words"].describe(lambda: ss.recorded("recordings/lines").groupBy("value").count())
-        ... # doctest: +SKIP
+        >>> lines = ss.record(socket, "recordings/lines")
+        >>> ss.recorded("recordings/lines").groupBy("value").count()
+        DataFrame[value: string, count: bigint]
+        >>> lines.recorder.stop()
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 

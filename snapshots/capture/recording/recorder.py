@@ -24,9 +24,10 @@ class Recorder:
         query: Spark's handle of the recorder's newest run; None if it was never started.
 
     Example:
-        >>> lines = ss.record(socket, "recordings/lines")  # doctest: +SKIP
-        >>> lines.recorder.error  # doctest: +SKIP
-        >>> lines.recorder.stop()  # doctest: +SKIP
+        >>> lines = ss.record(socket, "recordings/lines")
+        >>> lines.recorder.error is None
+        True
+        >>> lines.recorder.stop()
     """
 
     def __init__(self, frame: DataFrame, recording: Recording, checkpoint: str) -> None:
