@@ -32,6 +32,15 @@ PAGES: Mapping[str, str] = {
     "docs/start/quickstart.md": "a notebook's shell",
 }
 DOCSTRINGS: Mapping[str, str] = {
+    "streamstate.state_inspect.history.History.describe": _SPARK,
+    "streamstate.state_inspect.history.History.inputs": _SPARK,
+    "streamstate.state_inspect.history.History.late": _SPARK,
+    "streamstate.state_inspect.history.History.late_counts": _SPARK,
+    "streamstate.state_inspect.history.History.why": _SPARK,
+    "streamstate.state_inspect.snapshot.Snapshot.restore": _SPARK,
+    "streamstate.widgets.debugger.model.Debugger": _SPARK,
+    "streamstate.widgets.debugger.model.Debugger.wait": _SPARK,
+    "streamstate.widgets.late_rows.LateRowsView": _SPARK,
     "streamstate.snapshots.capture.recording.record.record": "a socket",
     "streamstate.snapshots.spark.session.session": _SPARK,
     "streamstate.snapshots.spark.state_comparison.state_differences": _SPARK,

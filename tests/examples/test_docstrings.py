@@ -12,6 +12,6 @@ from examples.world import World, folder, world  # noqa: F401 - fixtures
 @pytest.mark.parametrize("module", [*modules()])
 def test_examples_of_docstrings_run(module: str, world: World) -> None:
     """Every docstring example runs, and prints what the docstring shows."""
-    for test in examples_of(module):
-        if test.name not in DOCSTRINGS:
-            run(test, world)
+    tests = [test for test in examples_of(module) if test.name not in DOCSTRINGS]
+    differences = [run(test, world) for test in tests]
+    assert not any(differences), "".join(differences)

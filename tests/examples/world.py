@@ -9,16 +9,21 @@ that an example uses without defining it is looked up in :class:`World`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import ipywidgets
+import pandas as pd
 import pyarrow as pa
 import pytest
+from IPython.display import display
 from recorded import examples
 
 import streamstate as ss
+from streamstate import widgets
 from streamstate.reports import Store
 from streamstate.widgets.view import close_all
 
@@ -59,23 +64,52 @@ class World:
         return self.delays.at(12)
 
     @cached_property
+    def table(self) -> Any:
+        """The newest state of the query."""
+        return self.delays.live().table()
+
+    @cached_property
+    def comparison(self) -> Any:
+        """The query compared with its fork."""
+        return self.delays.compare(self.store["what_if"])
+
+    @cached_property
+    def limit(self) -> Any:
+        """A shared variable with two versions."""
+        limit = ss.shared("store", "limit", "double", init=60.0)
+        limit.set(45.0)
+        return limit
+
+    @cached_property
+    def timeline(self) -> Any:
+        """A view of the query's epochs."""
+        return widgets.Timeline(self.delays)
+
+    @cached_property
+    def browser(self) -> Any:
+        """A view of the query's state."""
+        return widgets.StateBrowser(self.delays)
+
+    @cached_property
+    def diff(self) -> Any:
+        """A view of two epochs."""
+        return widgets.DiffView(self.delays, 10, 12)
+
+    @cached_property
+    def seen(self) -> list[Any]:
+        """Where callbacks put what they receive."""
+        return []
+
+    @cached_property
     def frame(self) -> pa.Table:
         """A table of keys."""
         return pa.table({"carrier": ["UA"], "origin": ["EWR"]})
 
-    @property
-    def DeltaTable(self) -> Any:  # noqa: N802
-        """The class of deltalake."""
-        from deltalake import DeltaTable
-
-        return DeltaTable
-
-    @property
-    def display(self) -> Callable[..., None]:
-        """Stand-in for the notebook's function, which shows text outside of one."""
-        from IPython.display import display
-
-        return display
+    DeltaTable = deltalake.DeltaTable
+    StateBrowser = widgets.StateBrowser
+    display = staticmethod(display)
+    ipywidgets = ipywidgets
+    pd = pd
 
 
 class Names(dict[str, Any]):
