@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from IPython.display import display
 from recorded import examples
 
 import streamstate as ss
+from examples.written_query import write_query
 from streamstate import widgets
 from streamstate.reports import Store
 from streamstate.widgets.view import close_all
@@ -57,6 +59,26 @@ class World:
     def delays_by_hour(self) -> Any:
         """A query with a watermark."""
         return self.store["delays_by_hour"]
+
+    @cached_property
+    def arrivals(self) -> Any:
+        """A query whose key columns have the names of a keyword and of an argument."""
+        row = {"from": "EWR", "table": "arrivals", "count": 3}
+        return write_query(self.store, "arrivals", row, keys=("from", "table"))
+
+    @cached_property
+    def bookings(self) -> Any:
+        """A query that reads a topic of Kafka."""
+        row = {"user": "u1", "count": 3}
+        return write_query(self.store, "bookings", row, keys=("user",), offsets=[{"bookings": {"0": 812, "1": 700}}])
+
+    @cached_property
+    def trips(self) -> Any:
+        """A query with two sources, which have names."""
+        offsets = {"flights": {"logOffset": 9}, "weather": {"topic": {"0": 812}}}
+        facts = {"flights": {"kind": "files", "files": 100}, "weather": None}
+        row = {"user": "u1", "count": 3}
+        return write_query(self.store, "trips", row, keys=("user",), offsets=offsets, sources=facts)
 
     @cached_property
     def snapshot(self) -> Any:
@@ -107,6 +129,8 @@ class World:
 
     DeltaTable = deltalake.DeltaTable
     StateBrowser = widgets.StateBrowser
+    UTC = UTC
+    datetime = datetime
     display = staticmethod(display)
     ipywidgets = ipywidgets
     pd = pd
