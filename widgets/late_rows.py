@@ -147,7 +147,7 @@ class LateRowsView(View[NoSelection]):
 
     Example:
         >>> LateRowsView(store["delays_by_hour"].late_counts(), query="delays_by_hour")
-        delays_by_hour: Epochs 0–14: 84 rows came in, 3 were dropped as late (3.6 %). ...
+        delays_by_hour: Epochs 0–14: 84 rows came in, 3 were dropped as late (3.6...%). ...
     """
 
     def __init__(self, rows: pd.DataFrame, *, query: str) -> None:

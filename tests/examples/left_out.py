@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 _SPARK = "a Spark session"
 PAGES: Mapping[str, str] = {
-    "README.md": "a notebook's shell",
+    "README.md": _SPARK,
     "docs/guides/changing_code.md": _SPARK,
     "docs/guides/checking_changes.md": _SPARK,
     "docs/guides/determinism.md": _SPARK,
@@ -22,8 +22,8 @@ PAGES: Mapping[str, str] = {
     "docs/guides/time_travel.md": _SPARK,
     "docs/guides/watching.md": _SPARK,
     "docs/guides/wrong_number.md": _SPARK,
-    "docs/start/install.md": "a notebook's shell",
-    "docs/start/quickstart.md": "a notebook's shell",
+    "docs/start/install.md": _SPARK,
+    "docs/start/quickstart.md": _SPARK,
 }
 DOCSTRINGS: Mapping[str, str] = {
     "streamstate.state_inspect.history.History.describe": _SPARK,
