@@ -8,7 +8,7 @@ import pytest
 
 from examples.left_out import PAGES as LEFT_OUT
 from examples.pages import PAGES, ROOT, blocks, run
-from examples.world import World, folder, world  # noqa: F401 - fixtures
+from examples.world import World
 
 _RUN = [page for page in PAGES if page.relative_to(ROOT).as_posix() not in LEFT_OUT and any(blocks(page))]
 

@@ -35,6 +35,10 @@ class World:
 
     ss = ss
 
+    def __init__(self) -> None:
+        self.namespaces: list[Names] = []
+        """The names that each example has defined or used."""
+
     @cached_property
     def store(self) -> Store:
         """The opened store."""
@@ -49,6 +53,11 @@ class World:
     def history(self) -> Any:
         """The same, under another name."""
         return self.delays
+
+    @cached_property
+    def checkpoint(self) -> ss.Checkpoint:
+        """The checkpoint of the query that most examples read."""
+        return ss.Checkpoint("checkpoints/delays")
 
     @cached_property
     def sessions(self) -> Any:
@@ -140,11 +149,12 @@ class Names(dict[str, Any]):
     """The namespace of an example: what it defines, and what the world has by that name."""
 
     def __init__(self, world: World, names: Mapping[str, Any] | None = None) -> None:
-        super().__init__(names or {})
+        super().__init__({"ss": ss} | dict(names or {}))
         self._world = world
+        world.namespaces.append(self)
 
     def __missing__(self, name: str) -> Any:
-        if name.startswith("_") or not hasattr(World, name):
+        if name.startswith("_") or not hasattr(type(self._world), name):
             raise KeyError(name)
         self[name] = getattr(self._world, name)
         return self[name]
@@ -164,14 +174,17 @@ class Folder:
 
     def reset(self) -> None:
         """Undo what examples wrote."""
-        if _listing(self.path) != self._listed:
-            shutil.rmtree(self.path)
-            shutil.copytree(self._original, self.path)
-            self._listed = _listing(self.path)
+        found = _listing(self.path)
+        for path, _ in sorted(found - self._listed, reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        for path, modified in sorted(self._listed - found):
+            original = self._original / path.relative_to(self.path)
+            path.mkdir() if modified is None else shutil.copy2(original, path)
 
 
-def _listing(folder: Path) -> set[tuple[Path, int]]:
-    return {(path, path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+def _listing(folder: Path) -> set[tuple[Path, int | None]]:
+    """Return the files with their modification times, and the folders with None."""
+    return {(path, path.stat().st_mtime_ns if path.is_file() else None) for path in folder.rglob("*")}
 
 
 @pytest.fixture(scope="session")
@@ -185,5 +198,6 @@ def world(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """The names of the examples, with the folder as the working folder."""
     folder.reset()
     monkeypatch.chdir(folder.path)
+    monkeypatch.setenv("IPYTHONDIR", str(folder.path.parent / "ipython"))
     yield World()
     close_all()
