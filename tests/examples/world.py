@@ -128,7 +128,7 @@ class World:
 
     @cached_property
     def seen(self) -> list[Any]:
-        """Where callbacks put what they receive."""
+        """A list for what callbacks receive."""
         return []
 
     @cached_property

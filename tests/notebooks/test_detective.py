@@ -21,7 +21,7 @@ def detective() -> Shown:
 
 @pytest.fixture(scope="module")
 def detective_folder(detective: Shown) -> Path:
-    """Where the detective story ran."""
+    """The folder in which the detective story ran."""
     return RUNS / "02_state_as_a_database"
 
 

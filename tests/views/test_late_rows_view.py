@@ -1,4 +1,4 @@
-"""What the view of late rows shows, tested without a browser or Spark."""
+"""The view of late rows, without a browser or Spark."""
 
 from __future__ import annotations
 
