@@ -44,7 +44,7 @@ from streamstate.state_inspect.conditions.watch import Watch, WatchEvent
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
-from streamstate.state_inspect.differences.key_history import key_history, key_life
+from streamstate.state_inspect.differences.key_history import key_history
 from streamstate.state_inspect.epoch_names import FromLive, aware, epoch_named
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.inputs.late import Late, dropped
@@ -265,8 +265,14 @@ class History:
         given, then the value columns, then ``cause`` (``input``, ``watermark``, ``timer``, ``ttl``; ``unknown`` if it
         cannot be known).
 
+        Both sides of a join share a key, as do the variables of a ``transformWithState`` and its timers. If the query
+        has several tables and none is named, the changes in all tables whose key has the given columns are returned.
+        ``table`` is then the second column; if two tables use a column name for different types, the second column is
+        named after its table, as in ``op0_seen.value``.
+
         Args:
-            table: may be left out if there is only one.
+            table: a state table, or ``result``; by default all tables. With ``ancestors`` or ``result``, it may be left
+                out if there is only one.
             ancestors: for a fork, True to begin with the key's history in the queries that it was forked from. A last
                 column, ``query``, then names each row's query. If the fork's state was edited, a row of the fork at the
                 last shared epoch shows the new value.
@@ -276,7 +282,8 @@ class History:
                 ``key={…}``, for column names such as ``table`` or ``ancestors``. A window can be given by its start.
 
         Raises:
-            UnknownTableError, UnknownColumnError, InvalidArgumentError: an argument is invalid.
+            UnknownTableError, UnknownColumnError, InvalidArgumentError: an argument is invalid. If no table has all of
+                the columns, the message lists each table's key columns.
             NoResultError: as :meth:`Snapshot.result`.
 
         Example:
@@ -300,28 +307,6 @@ class History:
         if (result or named) and ancestors:
             raise InvalidArgumentError("result=True shows the query's own epochs; leave ancestors out.")
         return key_history(self._recorded, table, key, ancestors=bool(ancestors), result=bool(result or named))
-
-    @consistent_read()
-    def life(self, **key: Any) -> pd.DataFrame:
-        """Every change of one key in all state tables whose key has the given columns, ascending by epoch.
-
-        Both sides of a join share a key, as do the variables of a ``transformWithState`` and its timers. Columns:
-        ``epoch``, ``table``, ``change`` (as in :meth:`key_history`), ``cause`` (``input``, ``watermark``, ``timer``,
-        ``ttl``, or ``unknown`` if it cannot be known), ``committed_at``, then the tables' other columns. If two tables
-        use a column name for different types, the second column is named after its table, as in ``op0_seen.value``.
-
-        Args:
-            **key: values for key columns that at least one table has; a table's key may have more columns, such as a
-                list's position. Or ``key={…}``, for column names such as ``self``.
-
-        Raises:
-            UnknownColumnError: no table has all of the columns; the message lists each table's key columns.
-            InvalidArgumentError: no column is given, or a value does not fit.
-
-        Example:
-            >>> history.life(carrier="UA")
-        """
-        return key_life(self._recorded, key)
 
     @consistent_read()
     def growth(self, table: str | None = None) -> pd.DataFrame:
