@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ import pandas as pd
 from streamstate.operations.checkup.state_tables import table_readings
 from streamstate.snapshots.checkpoint.bindings import is_binding
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
-from streamstate.snapshots.checkpoint.source_progress import FILES, by_source, source_batch
+from streamstate.snapshots.checkpoint.source_offsets import in_words
+from streamstate.snapshots.checkpoint.source_progress import by_source
 
 if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -79,42 +79,8 @@ def operator_frame(checkpoint: CheckpointFiles) -> pd.DataFrame:
 def _in_words(planned: PlannedEpoch, known: str | None) -> dict[str | int, str]:
     """The position in each source, by its name or its place in the query; bindings of variables left out."""
     facts = {} if known is None else by_source(json.loads(known))
-    offsets = by_source(planned.sources)
-    return {source: position(offset, facts.get(source)) for source, offset in offsets.items() if not is_binding(offset)}
-
-
-def position(offset: str | None, facts: dict[str, Any] | None = None) -> str:
-    """Return a source's offset in words.
-
-    Args:
-        offset: the source's own JSON; None before its first rows.
-        facts: what :func:`~streamstate.snapshots.checkpoint.source_progress.sources_after` found out about it.
-
-    Example:
-        >>> position('{"flights":{"0":812,"1":790}}')
-        'flights: partition 0 at offset 812, partition 1 at offset 790'
-    """
-    if offset is None:
-        return "nothing read yet"
-    if facts is not None and facts.get("kind") == FILES:
-        return f"{facts['files']:,} files"
-    if (batch := source_batch(offset)) is not None:
-        return f"files up to the source's batch {batch}"
-    with contextlib.suppress(ValueError):
-        return _of_json(json.loads(offset)) or offset
-    return offset
-
-
-def _of_json(value: Any) -> str | None:
-    """An offset of Kafka, Delta, or a source that counts, in words; None for others."""
-    if isinstance(value, dict) and value and all(isinstance(partitions, dict) for partitions in value.values()):
-        return "; ".join(_topic(topic, partitions) for topic, partitions in value.items())
-    if isinstance(value, dict) and "reservoirVersion" in value:
-        return f"table version {value['reservoirVersion']}, file {value.get('index', -1)}"
-    return f"offset {value}" if isinstance(value, int) else None
-
-
-def _topic(topic: str, partitions: dict[str, Any]) -> str:
-    numbers = sorted(partitions, key=lambda number: (len(number), number))
-    parts = [f"partition {number} at offset {partitions[number]}" for number in numbers]
-    return f"{topic}: {', '.join(parts) or 'no partitions'}"
+    return {
+        source: in_words(offset, (facts.get(source) or {}).get("files"))
+        for source, offset in by_source(planned.sources).items()
+        if not is_binding(offset)
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from streamstate.snapshots.checkpoint.bindings import is_binding
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
-from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch, kafka_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,7 +62,7 @@ def _of_one(source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: 
     offset = planned.offsets[place]
     if offset is None:
         return
-    batch = source_batch(offset)
+    batch = file_batch(offset)
     if source.reads_files != (batch is not None):
         change = f"Source {place} is {source.name}, but its offset in the checkpoint is {offset}."
         yield Finding(
@@ -96,7 +95,7 @@ def _lost_topics(source: QuerySource, offset: str) -> list[str]:
     if source.format != "kafka" or subscribed is None:
         return []
     topics = {topic.strip() for topic in subscribed[1].split(",")}
-    return sorted({*json.loads(offset)} - topics)
+    return sorted({*(kafka_topics(offset) or ())} - topics)
 
 
 def _plain(path: str) -> str:

@@ -16,7 +16,7 @@ from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_record import forked_from
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
-from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,7 +132,7 @@ def _input(checkpoint: CheckpointFiles, planned: PlannedEpoch, spark: SparkSessi
     files = files_for(spark, checkpoint.path)
     read: dict[str, object] = {}
     for log, offset in zip(planned.logs, planned.offsets, strict=True):
-        last = source_batch(offset)
+        last = file_batch(offset)
         if is_binding(offset):
             continue
         if last is None or not files.names(f"{checkpoint.path}/{log}"):

@@ -44,7 +44,7 @@ from streamstate.snapshots.checkpoint.fork_contents import (
 )
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.checkpoint.local_files import Volume
-from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
@@ -163,7 +163,7 @@ def fork_before_first_epoch(
     with never_overwriting():
         for log, offset in zip(planned.logs, planned.offsets, strict=True):
             # Kafka and some other sources record once where they began.
-            if source_batch(offset) is None:
+            if file_batch(offset) is None:
                 files.copy_tree(inside(original.path, log), inside(target, log))
         files.write(f"{target}/{FORK_FILE}", record.text())
         files.write(f"{target}/metadata", json.dumps({"id": query_id}))

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from streamstate.errors import QueryError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import Files, files_for, inside, local_path, refuse_links_out
-from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.checkpoint.state_files import StateFile
 from streamstate.snapshots.store.names import is_number
 
@@ -76,7 +76,7 @@ class ForkFolder:
         planned = checkpoint.planned(epoch)
         sources = zip(planned.logs, planned.offsets, strict=True) if planned else ()
         for source, offset in sources:
-            last = source_batch(offset)
+            last = file_batch(offset)
             if last is not None:
                 yield from (f"{source}/{name}" for name in self.names(source) if _later(name, last))
         if planned is not None and planned.names:

@@ -28,7 +28,7 @@ from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.variables.bound_step import BoundStep
 
 Watermark: TypeAlias = Literal["own", "original"]
@@ -208,7 +208,7 @@ class ForkRunner:
                 f" {self.original_path} has {len(offsets)}.\nKeep the sources in build_query, in the same order."
             )
         for at, (source, offset) in enumerate(zip(found, offsets, strict=True)):
-            if offset is not None and source.reads_files != (source_batch(offset) is not None):
+            if offset is not None and source.reads_files != (file_batch(offset) is not None):
                 raise ForkError(
                     f"Source {at} of the query is {source.name}, but that of {self.original_path} is of another kind:"
                     f" its offset is {offset}.\nKeep the sources in build_query, in the same order."

@@ -21,7 +21,7 @@ from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
-from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 
 _OFFSETS, _WATERMARK, _NEXT_WATERMARK = "offsets", "batchWatermarkMs", "nextBatchWatermarkMs"
 
@@ -138,7 +138,7 @@ def _check_follows(
         return
     same = behind.input == theirs.input if number >= 0 else True
     for log, offset in zip(behind.logs, behind.offsets, strict=True):
-        if (last := source_batch(offset)) is None:
+        if (last := file_batch(offset)) is None:
             continue
         name = f"{log}/{last}"
         fork_log, original_log = (folder.files.text(f"{checkpoint.path}/{name}") for checkpoint in (fork, original))
@@ -168,7 +168,7 @@ def _logs(
     """Yield the log files of file sources that the fork lacks; the input files they name must exist."""
     files = folder.files
     for source, start, end in zip(after.logs, before.offsets, after.offsets, strict=True):
-        last, since = source_batch(end), source_batch(start)
+        last, since = file_batch(end), file_batch(start)
         # A stream that is read twice, as in a self-join, has one log, under its first number.
         if last is None or last == since or not files.names(f"{original.path}/{source}"):
             continue

@@ -18,7 +18,7 @@ from streamstate.snapshots.checkpoint.decoding.state_schema import check_schema
 from streamstate.snapshots.checkpoint.file_source_log import log_upto
 from streamstate.snapshots.checkpoint.filesystem import Files
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
-from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.checkpoint.state_files import SIDE_FOLDERS, StateFile, data_files
 from streamstate.snapshots.checkpoint.state_stores import may_be_store, numbers, state_stores
 from streamstate.snapshots.spark.state_reader import no_state
@@ -147,7 +147,7 @@ def source_files(original: CheckpointFiles, files: Files, planned: PlannedEpoch)
     folders: list[str] = []
     logged = {int(name) for name in files.names(f"{original.path}/sources") if is_number(name)}
     for at, (folder, offset) in enumerate(zip(planned.logs, planned.offsets, strict=True)):
-        last = source_batch(offset)
+        last = file_batch(offset)
         if last is None:
             folders.append(folder)
         elif planned.names or at in logged or not _shares_log(at, planned.offsets, logged):

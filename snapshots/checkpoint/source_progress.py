@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.store.names import is_number
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _source(files: ReadableFiles, folder: str, before: SourceFacts, offset: str)
 
 
 def _facts(files: ReadableFiles, folder: str, before: SourceFacts, offset: str) -> SourceFacts:
-    batch = source_batch(offset)
+    batch = file_batch(offset)
     if batch is not None:
         prefix = _Prefix.of(before)
         if prefix.batch > batch:
@@ -78,17 +79,6 @@ def _facts(files: ReadableFiles, folder: str, before: SourceFacts, offset: str) 
         after = prefix.advanced(files, folder, batch)
         return after.facts() if after is not None else None
     return before if before is not None and before.get("kind") == OFFSET else _started(files, folder)
-
-
-def source_batch(offset: str | None) -> int | None:
-    """Return the number of the source's own batch that an epoch ends at; None for sources other than file sources."""
-    try:
-        parsed = json.loads(offset or "")
-    except ValueError:
-        return None
-    if not isinstance(parsed, dict) or [*parsed] != ["logOffset"]:
-        return None
-    return int(parsed["logOffset"])
 
 
 def first_read(facts: Mapping[str, Any], files: Sequence[tuple[str, int]]) -> list[tuple[str, int]] | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress
 
 _FEWEST = 5
@@ -78,7 +78,4 @@ def _last_delivery(progress: Sequence[EpochProgress], source: str) -> int | None
 
 
 def _topics(offset: Any) -> tuple[str, ...]:
-    parsed = json.loads(offset) if isinstance(offset, str) and offset.startswith("{") else offset
-    if not isinstance(parsed, dict) or not parsed or not all(isinstance(part, dict) for part in parsed.values()):
-        return ()
-    return tuple(map(str, parsed))
+    return tuple(kafka_topics(offset) or ())

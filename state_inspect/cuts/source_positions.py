@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from streamstate.errors import InvalidArgumentError, UnknownEpochError, choices
+from streamstate.snapshots.checkpoint.source_offsets import is_delta, kafka_topics
 from streamstate.snapshots.checkpoint.source_progress import FILES, by_source
 from streamstate.snapshots.store.entries import Entry
 
@@ -176,24 +177,15 @@ def _of_offset(offset: Any, facts: dict[str, Any] | None) -> Positions | None:
     if not isinstance(offset, dict):
         return None
     start = (facts or {}).get("start")
-    if "reservoirId" in offset:
+    if is_delta(offset):
         position = (offset.get("reservoirVersion"), offset.get("index"), offset.get("isStartingVersion"))
         return {("delta", offset["reservoirId"]): position}
     if offset.keys() == {"offset", "timestamp"}:
         return {("rate-micro-batch",): (offset["offset"], offset["timestamp"])}
-    if offset and all(_is_topic(partitions) for partitions in offset.values()):
+    if topics := kafka_topics(offset):
         starts = start if isinstance(start, dict) else {}
-        return {("kafka", topic, _read(starts.get(topic, {}))): _read(ends) for topic, ends in offset.items()}
+        return {("kafka", topic, _read(starts.get(topic, {}))): _read(ends) for topic, ends in topics.items()}
     return None
-
-
-def _is_topic(partitions: Any) -> bool:
-    """Return whether a value holds Kafka's offsets by partition number."""
-    return (
-        isinstance(partitions, dict)
-        and bool(partitions)
-        and all(name.isdigit() and isinstance(offset, int) for name, offset in partitions.items())
-    )
 
 
 def _read(partitions: Any) -> Hashable:
@@ -290,7 +282,7 @@ def _files_within(offset: Any, facts: dict[str, Any] | None, limit: Any) -> bool
 def within(offset: Any, limit: Any) -> bool:
     """Return whether a parsed offset is at or before another of the same source, part by part."""
     if isinstance(offset, dict) and isinstance(limit, dict):
-        if "reservoirId" in offset or "reservoirId" in limit:
+        if is_delta(offset) or is_delta(limit):
             return _delta(offset, limit)
         both = offset.keys() & limit.keys()
         if not both:

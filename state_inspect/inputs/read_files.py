@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
-from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
 
 _SHOWN = 3
@@ -42,7 +42,7 @@ def read_files(log: Mapping[str, str], source: SourceRange) -> list[ReadFile]:
 
 def batch_of(offset: str | None) -> int:
     """Return the number of the source's batch that an offset of a file source ends with; -1: before the first."""
-    batch = source_batch(offset)
+    batch = file_batch(offset)
     return -1 if batch is None else batch
 
 

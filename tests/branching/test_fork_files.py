@@ -24,7 +24,7 @@ from streamstate.replay.forks import forked_from
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
-from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.checkpoint.state_files import StateChain, StateFile, StoreFiles
 
 ONE, TWO = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
@@ -158,8 +158,8 @@ def test_a_log_with_a_missing_batch_is_rejected(tmp_path: Path) -> None:
 
 def test_only_file_sources_have_a_log_offset() -> None:
     """Other sources' offsets and missing offsets have no batch number."""
-    assert source_batch('{"logOffset":3}') == 3
-    assert source_batch('{"t":{"0":12}}') is source_batch("7") is source_batch(None) is None
+    assert file_batch('{"logOffset":3}') == 3
+    assert file_batch('{"t":{"0":12}}') is file_batch("7") is file_batch(None) is None
 
 
 def lay_out(folder: Path, epochs: int, *, purged: int = 0, partitions: int = 1) -> Path:

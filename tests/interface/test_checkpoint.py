@@ -10,8 +10,8 @@ import pytest
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, NotACheckpointError
-from streamstate.operations.checkpoint_logs import position
 from streamstate.reports import CaptureReport, DoctorReport
+from streamstate.snapshots.checkpoint.source_offsets import in_words
 
 
 @pytest.fixture
@@ -79,12 +79,14 @@ def test_an_epoch_that_was_only_begun(checkpoint: ss.Checkpoint, tmp_path: Path)
         ('{"sourceVersion":1,"reservoirId":"x","reservoirVersion":12,"index":3}', "table version 12, file 3"),
         ("42", "offset 42"),
         ('["unknown"]', '["unknown"]'),
+        ('{"logOffset":"x"}', '{"logOffset":"x"}'),
+        ('{"gates":{"²":1}}', '{"gates":{"²":1}}'),
         ("no JSON", "no JSON"),
     ],
 )
 def test_offsets_in_words(offset: str | None, words: str) -> None:
     """Each kind of source is described in its own terms; an unknown one is shown as it is."""
-    assert position(offset) == words
+    assert in_words(offset) == words
 
 
 def test_operators(checkpoint: ss.Checkpoint, counted: tuple[Path, Path]) -> None:

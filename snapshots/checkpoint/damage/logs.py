@@ -15,7 +15,7 @@ from streamstate.snapshots.checkpoint.decoding.integrity import verify
 from streamstate.snapshots.checkpoint.file_source_log import read_at_start
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
-from streamstate.snapshots.checkpoint.source_progress import source_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 
 _T = TypeVar("_T")
 
@@ -147,7 +147,7 @@ class LogDamage:
         seen: set[str] = set()
         logged = self._checkpoint.files.names(f"{self._root}/sources")
         for folder, offset in zip(plan.logs, plan.offsets, strict=True):
-            batch = source_batch(offset)
+            batch = file_batch(offset)
             # A stream that is read twice, as in a self-join, has one log.
             shared = folder.rpartition("/")[2] not in logged and any(offset == other for other in seen)
             if batch is not None and not shared:
