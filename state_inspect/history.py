@@ -44,7 +44,7 @@ from streamstate.state_inspect.conditions.watch import Watch, WatchEvent
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
-from streamstate.state_inspect.differences.key_history import key_history, key_life
+from streamstate.state_inspect.differences.key_history import key_history
 from streamstate.state_inspect.epoch_names import FromLive, aware, epoch_named
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.inputs.late import Late, dropped
@@ -126,7 +126,7 @@ class History:
             out.
 
         Example:
-            >>> store["delays"].bindings()  # doctest: +SKIP
+            >>> store["delays"].bindings()
         """
         rows = [
             (entry.epoch, name, version.number, version.branch)
@@ -149,8 +149,8 @@ class History:
         """The forks of this query and, if it is a fork itself, its own fork point; each with the last shared epoch.
 
         Example:
-            >>> history.forks()  # doctest: +SKIP
-            [ForkPoint(name='what_if', parent='delays', epoch=12)]
+            >>> history.forks()
+            [ForkPoint(name='what_if', parent='delays', epoch=40)]
         """
         return self._recorded.lineage.forks(self.name)
 
@@ -183,9 +183,14 @@ class History:
                 compared with the query's.
 
         Example:
-            >>> history.at(12).table().head(3)  # doctest: +SKIP
-            >>> history.at("live - 10").epoch  # doctest: +SKIP
-            >>> history.at(offset={"flights": {"0": 812}}).epoch  # doctest: +SKIP
+            >>> history.at(12).table().head(2)
+              carrier origin  count    sum  count_2   max
+            0      AA    LGA     15  470.0       15  60.0
+            1      DL    JFK     16  440.0       16  57.0
+            >>> history.at("live - 10").epoch
+            51
+            >>> history.at(offset={"files": 13}).epoch
+            12
         """
         if sum(argument is not None for argument in (epoch, timestamp, offset)) != 1:
             raise InvalidArgumentError("Expected exactly one of: at(12), at(timestamp=…), at(offset=…).")
@@ -223,10 +228,10 @@ class History:
             NoResultError: as :meth:`Snapshot.result`; also if the plan changed between the two epochs.
 
         Example:
-            >>> history.diff(10, 12)  # doctest: +SKIP
-            <Diff of op0 from epoch 10 to 12: 3 added, 1 removed, 412 changed>
-            >>> history.diff(45, store["what_if"].at(45))  # doctest: +SKIP
-            <Diff of op0 from delays at epoch 45 to what_if at epoch 45: 0 added, 0 removed, 7 changed>
+            >>> history.diff(10, 12)
+            <Diff of op0 from epoch 10 to 12: 0 added, 0 removed, 5 changed>
+            >>> history.diff(45, store["what_if"].at(45))
+            <Diff of op0 from delays at epoch 45 to what_if at epoch 45: 0 added, 0 removed, 1 changed>
         """
         table, named = state_of(table)
         result = result or named
@@ -260,8 +265,14 @@ class History:
         given, then the value columns, then ``cause`` (``input``, ``watermark``, ``timer``, ``ttl``; ``unknown`` if it
         cannot be known).
 
+        Both sides of a join share a key, as do the variables of a ``transformWithState`` and its timers. If the query
+        has several tables and none is named, the changes in all tables whose key has the given columns are returned.
+        ``table`` is then the second column; if two tables use a column name for different types, the second column is
+        named after its table, as in ``op0_seen.value``.
+
         Args:
-            table: may be left out if there is only one.
+            table: a state table, or ``result``; by default all tables. With ``ancestors`` or ``result``, it may be left
+                out if there is only one.
             ancestors: for a fork, True to begin with the key's history in the queries that it was forked from. A last
                 column, ``query``, then names each row's query. If the fork's state was edited, a row of the fork at the
                 last shared epoch shows the new value.
@@ -271,13 +282,18 @@ class History:
                 ``key={…}``, for column names such as ``table`` or ``ancestors``. A window can be given by its start.
 
         Raises:
-            UnknownTableError, UnknownColumnError, InvalidArgumentError: an argument is invalid.
+            UnknownTableError, UnknownColumnError, InvalidArgumentError: an argument is invalid. If no table has all of
+                the columns, the message lists each table's key columns.
             NoResultError: as :meth:`Snapshot.result`.
 
         Example:
-            >>> history.key_history(carrier="UA", origin="EWR")  # doctest: +SKIP
-            >>> history.key_history(carrier="UA")  # doctest: +SKIP
-            >>> store["what_if"].key_history(carrier="UA", origin="EWR", ancestors=True)  # doctest: +SKIP
+            >>> history.key_history(carrier="HA", origin="JFK")[["epoch", "change", "max", "cause"]].head(3)
+               epoch change     max  cause
+            0      0    put    11.0  input
+            1      1    put    11.0  input
+            2      2    put  1301.0  input
+            >>> history.key_history(carrier="UA")  # of several keys
+            >>> store["what_if"].key_history(carrier="UA", origin="EWR", ancestors=True)
         """
         return to_pandas(self.key_history_arrow(table, ancestors=ancestors, result=result, **key))
 
@@ -293,28 +309,6 @@ class History:
         return key_history(self._recorded, table, key, ancestors=bool(ancestors), result=bool(result or named))
 
     @consistent_read()
-    def life(self, **key: Any) -> pd.DataFrame:
-        """Every change of one key in all state tables whose key has the given columns, ascending by epoch.
-
-        Both sides of a join share a key, as do the variables of a ``transformWithState`` and its timers. Columns:
-        ``epoch``, ``table``, ``change`` (as in :meth:`key_history`), ``cause`` (``input``, ``watermark``, ``timer``,
-        ``ttl``, or ``unknown`` if it cannot be known), ``committed_at``, then the tables' other columns. If two tables
-        use a column name for different types, the second column is named after its table, as in ``op0_seen.value``.
-
-        Args:
-            **key: values for key columns that at least one table has; a table's key may have more columns, such as a
-                list's position. Or ``key={…}``, for column names such as ``self``.
-
-        Raises:
-            UnknownColumnError: no table has all of the columns; the message lists each table's key columns.
-            InvalidArgumentError: no column is given, or a value does not fit.
-
-        Example:
-            >>> history.life(carrier="UA")  # doctest: +SKIP
-        """
-        return key_life(self._recorded, key)
-
-    @consistent_read()
     def growth(self, table: str | None = None) -> pd.DataFrame:
         """How the state grew, epoch by epoch. Tables that capture did not count are read, and counted exactly.
 
@@ -328,7 +322,10 @@ class History:
             UnknownTableError: the table does not exist.
 
         Example:
-            >>> history.growth().plot(x="epoch", y="rows")  # doctest: +SKIP
+            >>> store["sessions"].growth()[["epoch", "rows", "delta", "changes"]].tail(2)
+                epoch  rows  delta  changes
+            12     12    42      3        3
+            13     13    45      3        3
         """
         chosen = None if table is None else choose_table(table, self.tables(), self.name)
         entries = self._recorded.entries()
@@ -344,7 +341,7 @@ class History:
         up to the epoch, where the query's plan is known and has one watermark). Unknown values are missing.
 
         Example:
-            >>> history.watermark_lag().nlargest(3, "lag")  # doctest: +SKIP
+            >>> history.watermark_lag().nlargest(3, "lag")
         """
         return watermark_lag(self._recorded.entries(), WatermarkLags(self._recorded))
 
@@ -359,10 +356,11 @@ class History:
         tables that are concerned are read.
 
         Example:
-            >>> for advice in store["delays"].advise():  # doctest: +SKIP
+            >>> for advice in store["payments"].advise():
             ...     print(advice)
-            op0 can never shrink, because dropDuplicates remembers every key (id), and the query has no watermark.
-                From epoch 0 to 49 it grew from 1,000 to 50,000 rows, and lost none.
+            op0 can never shrink, because dropDuplicates remembers every key (user, scheduled), and the query has no
+                watermark.
+                It grew from 6 rows at epoch 0 to 84 at epoch 13, and lost none.
         """
         return advice_on(self._recorded, lambda _: True)
 
@@ -381,7 +379,10 @@ class History:
             InvalidArgumentError: an argument is invalid.
 
         Example:
-            >>> history.stale_keys(epochs=100).page(limit=5)  # doctest: +SKIP
+            >>> stale = store["sessions"].stale_keys(epochs=3)
+            >>> stale.count
+            35
+            >>> stale.page(limit=5)
         """
         self._recorded.live_entry()  # raises if no epoch is captured
         chosen = choose_table(table, self.tables(), self.name)
@@ -410,7 +411,10 @@ class History:
             InvalidArgumentError: an argument is invalid.
 
         Example:
-            >>> history.heavy_keys(since=90, n=5)  # doctest: +SKIP
+            >>> history.heavy_keys(since=50, n=2)
+              carrier origin  _writes  _last_written
+            0      AA    LGA       11             61
+            1      DL    JFK       11             61
         """
         after = -1 if since is None else whole_number(since, "since", least=0)
         self._recorded.live_entry()  # raises if no epoch is captured
@@ -434,8 +438,8 @@ class History:
             UnknownTableError, UnknownColumnError, InvalidArgumentError: another argument is invalid.
 
         Example:
-            >>> history.first("average_delay > 60", carrier="UA")  # doctest: +SKIP
-            17
+            >>> history.first("average_delay > 100", carrier="HA")
+            2
         """
         self._recorded.live_entry()  # raises if no epoch is captured
         chosen = table_of_condition(self._recorded, predicate, table, key)
@@ -465,7 +469,9 @@ class History:
             UnknownTableError, UnknownColumnError, InvalidArgumentError: another argument is invalid.
 
         Example:
-            >>> history.when("count > 100", per_key=True)  # doctest: +SKIP
+            >>> history.when("average_delay > 100", per_key=True)
+              carrier origin  held_from  held_until  ...
+            0      HA    JFK          2          13  ...
         """
         self._recorded.live_entry()  # raises if no epoch is captured
         chosen = table_of_condition(self._recorded, predicate, table, key)
@@ -504,8 +510,8 @@ class History:
             NoResultError: as :meth:`Snapshot.result`.
 
         Example:
-            >>> with history.watch("average_delay > 60", lambda event: seen.append(event.epoch)):  # doctest: +SKIP
-            ...     run_the_query()
+            >>> with history.watch("average_delay > 60", lambda event: seen.append(event.epoch)):
+            ...     ss.Checkpoint("checkpoints/delays").capture("store")
         """
         self._recorded.live_entry()  # raises if no epoch is captured
         chosen = table_of_condition(self._recorded, predicate, table, key)
@@ -534,8 +540,8 @@ class History:
             UnknownEpochError: there is no such epoch.
 
         Example:
-            >>> history.inputs(12).count()  # doctest: +SKIP
-            1000
+            >>> history.inputs(12).count()
+            6
         """
         from streamstate.state_inspect.inputs.inputs import inputs
 
@@ -570,7 +576,9 @@ class History:
             UnknownEpochError: there is no such epoch.
 
         Example:
-            >>> history.why(12, carrier="HA", origin="JFK").rows  # doctest: +SKIP
+            >>> history.why(12, carrier="HA", origin="JFK").rows[["carrier", "origin", "delay"]]
+              carrier origin  delay
+            0      HA    JFK    6.0
         """
         return explained(self._recorded, self.at, self.at(epoch).epoch, table or next(iter(self.results()), None), key)
 
@@ -594,7 +602,8 @@ class History:
             UnknownEpochError: there is no such epoch.
 
         Example:
-            >>> history.late(12).longer_delay(0.999)  # doctest: +SKIP
+            >>> store["delays_by_hour"].late(11).longer_delay(0.999)
+            datetime.timedelta(seconds=1300, microseconds=1000)
         """
         return dropped(self._recorded, self.at(epoch).epoch, table)
 
@@ -628,8 +637,8 @@ class History:
             NotReplayableError, EpochGoneError, NoResultError: none of the epochs can be read; as :meth:`late`.
 
         Example:
-            >>> history.late_counts("40..49")["longer_delay"].max()  # doctest: +SKIP
-            Timedelta('0 days 00:04:10')
+            >>> store["delays_by_hour"].late_counts("8..11")["dropped"].to_list()
+            [0, 0, 0, 1]
         """
         return late_counts(self._recorded, epochs, table, progress)
 
@@ -653,9 +662,9 @@ class History:
             UnknownEpochError, UnknownTableError, InvalidArgumentError: an argument is invalid.
 
         Example:
-            >>> history.fingerprints(epochs=[12])  # doctest: +SKIP
-               epoch table   rows                       fingerprint
-            0     12   op0  1,022  9f0c5b2e6d8a41738c1e0a7b54d2f963
+            >>> history.fingerprints(epochs=[12])
+               epoch table  rows                       fingerprint
+            0     12   op0     5  08d1e23dd62b66d84bde61ff0fd8c428
         """
         snapshots = [
             self.at(epoch) for epoch in (self.captured() if epochs is None else epoch_list(epochs, self.captured()))
@@ -684,10 +693,10 @@ class History:
             InvalidArgumentError: an argument is invalid, or a table's key columns differ.
 
         Example:
-            >>> store["delays"].compare(store["what_if"])  # doctest: +SKIP
-            <Comparison of delays with what_if: epochs 40 to 52, table op0>
-            First different: epoch 43, op0, carrier='UA': count 812 here, 811 there.
-            10 of 13 epochs differ.
+            >>> store["delays"].compare(store["what_if"])
+            <Comparison of delays with what_if: epochs 40 to 46, table op0>
+            First different: epoch 40, op0, carrier='HA', origin='JFK': max 1301.0 here, 0.0 there.
+            7 of 7 epochs differ.
         """
         chosen = None if epochs is None else epoch_list(epochs, self.captured())
         return Comparison(compared_epochs(self, other, chosen, _table_list(tables)))
@@ -699,7 +708,7 @@ class History:
         of the query; a side of a join is ``op0_left.result``. They can be named wherever a state table can.
 
         Example:
-            >>> history.results()  # doctest: +SKIP
+            >>> history.results()
             ['result']
         """
         return results_shown(self._recorded)
@@ -724,7 +733,7 @@ class History:
             InvalidArgumentError: the output mode has to be given, or another argument is invalid.
 
         Example:
-            >>> store["delays"].describe(lambda: flights.groupBy("carrier").avg("delay"))  # doctest: +SKIP
+            >>> store["delays"].describe(build_query)
         """
         from streamstate.snapshots.store.query_plans.describe import describe
 
@@ -767,7 +776,9 @@ class History:
             StoreError: the store cannot be written; every epoch that it lists can still be read.
 
         Example:
-            >>> store["delays"].retain(last=1000, one_in=100, dry_run=True)  # doctest: +SKIP
+            >>> report = store["delays"].retain(last=10, one_in=20, dry_run=True)
+            >>> report.kept, len(report.dropped)
+            (13, 49)
         """
         from streamstate.snapshots.store.retention.dropping import retain
 
@@ -799,8 +810,8 @@ class History:
             StoreError: a table cannot be written; it is unchanged.
 
         Example:
-            >>> [table.files_after for table in store["delays"].compact()]  # doctest: +SKIP
-            [1, 1]
+            >>> [table.table for table in store["delays"].compact()]
+            ['_epochs', 'op0']
         """
         from streamstate.snapshots.store.retention.tidying import compact
 
@@ -838,9 +849,9 @@ class History:
             StoreError: the table cannot be written; its existing versions are complete.
 
         Example:
-            >>> store["delays"].export("exported", epochs=[3, 5, range(10, 21)]).epochs  # doctest: +SKIP
+            >>> store["delays"].export("exported", epochs=[3, 5, range(10, 21)]).epochs
             (3, 5, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
-            >>> DeltaTable("exported", version=1).to_pandas()  # doctest: +SKIP
+            >>> DeltaTable("exported", version=1).to_pandas()  # epoch 5
         """
         from streamstate.snapshots.store.export import export
 

@@ -127,7 +127,10 @@ class StateTable:
             InvalidArgumentError: the offset or the limit is not an integer of at least 0.
 
         Example:
-            >>> table.page(limit=3, order_by="count", descending=True)  # doctest: +SKIP
+            >>> table.page(limit=2, order_by="count", descending=True)
+              carrier origin  count     sum  count_2     max
+            0      HA    JFK     75  3487.0       75  1301.0
+            1      UA    EWR     75  2247.0       75    60.0
         """
         found = self.page_arrow(offset, limit, order_by=order_by, descending=descending, where=where, contains=contains)
         return to_pandas(found)
@@ -161,9 +164,9 @@ class StateTable:
                 ways.
 
         Example:
-            >>> table.lookup(carrier="UA", origin="EWR")  # doctest: +SKIP
-            {'carrier': 'UA', 'origin': 'EWR', 'count': 46087, 'sum': 579063.0}
-            >>> table.lookup(key={"from": "EWR", "self": "UA"})  # doctest: +SKIP
+            >>> table.lookup(carrier="UA", origin="EWR")
+            {'carrier': 'UA', 'origin': 'EWR', 'count': 75, 'sum': 2247.0, 'count_2': 75, 'max': 60.0}
+            >>> table.lookup(key={"carrier": "UA", "origin": "LGA"})  # None: there is no such key
         """
         condition, parameters = self._table.key_is(self.table_key.given(key))
         rows = records(self._typed(self._query(f"{self.rows_sql()} AND {condition}", parameters)))
@@ -180,7 +183,6 @@ class StateTable:
 
         Example:
             >>> table.lookup_many([{"carrier": "UA", "origin": "EWR"}, {"carrier": "AA", "origin": "JFK"}])
-            ... # doctest: +SKIP
         """
         return to_pandas(self.lookup_many_arrow(keys))
 
@@ -199,7 +201,10 @@ class StateTable:
         strings no mean; the mean of a boolean is the share of true. NaN counts as larger than any number, as in Spark.
 
         Example:
-            >>> history.live().table().summary()[["column", "distinct", "p50", "p99"]]  # doctest: +SKIP
+            >>> history.live().table().summary()[["column", "distinct", "p50", "p99"]].tail(2)
+                column  distinct   p50      p99
+            4  count_2         2  74.0     75.0
+            5      max         3  60.0  1251.36
         """
         return column_summary(self.schema, self.key_columns, self.rows_sql(), self.count(), self._query)
 
@@ -220,7 +225,10 @@ class StateTable:
             InvalidArgumentError: ``bins`` is out of range.
 
         Example:
-            >>> history.live().table().histogram("max", bins=10)  # doctest: +SKIP
+            >>> history.live().table().histogram("max", bins=2)
+                 low    high  rows  share
+            0   59.0   680.0     4    0.8
+            1  680.0  1301.0     1    0.2
         """
         self._check_column(column)
         return column_histogram(self.schema.field(column), self.rows_sql(), bins, self._query)
@@ -232,7 +240,9 @@ class StateTable:
         the mean, which is 1 everywhere if the state is spread evenly.
 
         Example:
-            >>> history.live().table().skew().nlargest(3, "ratio")  # doctest: +SKIP
+            >>> history.live().table().skew().nlargest(1, "ratio")
+               partition  rows  bytes  share  ratio
+            1          1     3    111    0.6    1.2
         """
         return partition_skew(self._table, self.epoch, self._query)
 
@@ -251,7 +261,9 @@ class StateTable:
             InvalidArgumentError: ``n`` is not an integer of at least 0.
 
         Example:
-            >>> history.live().table("op0_visits").heavy_keys(3, by="user")  # doctest: +SKIP
+            >>> store["sessions"].live().table().heavy_keys(1, by="user")
+              user  _rows  _bytes    _share
+            0   u2     17    1326  0.377778
         """
         columns = grouping(self._table, self.name, by)
         return heavy_keys(self._table, self.epoch, n, columns, self._query)

@@ -64,7 +64,10 @@ class Store:
         :meth:`History.advise` returns them.
 
         Example:
-            >>> store.overview()[["query", "epoch", "rows", "lag"]]  # doctest: +SKIP
+            >>> store.overview()[["query", "epoch", "rows"]].head(2)
+                  query  epoch  rows
+            0  airports     13     3
+            1  by_route     13     8
         """
         from streamstate.state_inspect.overview import overview_frame
 
@@ -74,7 +77,10 @@ class Store:
         """Names of the shared variables, sorted. ``store["shared.limit"]`` has the versions of one as its epochs.
 
         Example:
-            >>> store["shared.limit"].at(12).table().head()  # doctest: +SKIP
+            >>> limit = ss.shared("store", "limit", "double", init=60.0)
+            >>> store.variables()
+            ['limit']
+            >>> store["shared.limit"].live().table().head()
         """
         return list(self._variables.all())
 
@@ -144,8 +150,13 @@ class Store:
             SessionError: Spark is to run it and no session is running.
 
         Example:
-            >>> store.sql("SELECT carrier, max FROM delays VERSION AS OF ?", params=[12]).to_pandas()  # doctest: +SKIP
-            >>> store.sql("FROM delays JOIN names USING (carrier)", frames={"names": frame})  # doctest: +SKIP
+            >>> store.sql("SELECT carrier, max FROM delays VERSION AS OF ?", params=[12]).to_pandas()
+            >>> names = pd.DataFrame({"carrier": ["AA", "HA"], "airline": ["American", "Hawaiian"]})
+            >>> store.sql("SELECT airline, max FROM delays JOIN names USING (carrier)", frames={"names": names})
+             airline  max
+            American   60
+            Hawaiian 1301
+            2 rows
         """
         queries = self.queries()
         if SHARED in sql.casefold():
@@ -180,8 +191,9 @@ class Store:
             InvalidArgumentError: ``interval`` is not a number of seconds above 0.
 
         Example:
-            >>> with store.tail():  # doctest: +SKIP
-            ...     store["delays"].live().table().lookup(carrier="UA", origin="EWR")
+            >>> with store.tail():
+            ...     store["delays"].live().table().lookup(carrier="UA", origin="EWR")["count"]
+            75
         """
         return Tail(self._advance, interval)
 
@@ -232,7 +244,7 @@ def open_store(
         StoreError: it cannot be reached or read.
 
     Example:
-        >>> store = ss.open_store("store")  # doctest: +SKIP
-        >>> store["delays"].live().table().head()  # doctest: +SKIP
+        >>> store = ss.open_store("store")
+        >>> store["delays"].live().table().head()
     """
     return Store(path, storage_options, memory_limit)

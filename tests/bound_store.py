@@ -32,7 +32,7 @@ class BoundQuery:
 
     @property
     def history(self) -> History:
-        """What the store has of it."""
+        """The query's history."""
         return ss.open_store(self._path)[QUERY]
 
     def epoch(self, *variables: SharedVariable, **others: Version | None) -> int:
@@ -58,6 +58,6 @@ def _offsets(versions: Mapping[str, Version | None]) -> str:
 
 
 def merge(variable: SharedVariable, epoch: int, contribution: Any, *, query: str = f"id of {QUERY}") -> None:
-    """What the tasks of an epoch contributed, merged."""
+    """Merge what the tasks of an epoch contributed."""
     variable.log.merge(query, epoch, contribution, 2)
     variable.record()

@@ -13,7 +13,7 @@ _SELF = Path("/proc/self")
 
 @dataclass
 class Cost:
-    """What a block took.
+    """The time and memory that a block took.
 
     Attributes:
         seconds: of the processor, so that it does not matter what else the machine does.

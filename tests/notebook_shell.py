@@ -67,14 +67,19 @@ class Shell:
         return result
 
 
+def ipython() -> InteractiveShell:
+    """Return the shell of this process, which keeps no history."""
+    config = Config()
+    config.HistoryManager.enabled = False
+    return InteractiveShell.instance(config=config)
+
+
 @pytest.fixture
 def bare_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     """A shell with the extension loaded and no ``spark``, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "IPYTHONDIR", str(tmp_path / ".ipython"))
-    config = Config()
-    config.HistoryManager.enabled = False
-    shell = InteractiveShell.instance(config=config)
+    shell = ipython()
     with monkeypatch.context() as patch:
         patch.setattr("gc.collect", lambda: 0)  # which takes a while in a process that has run many tests
         shell.reset(new_session=True)

@@ -119,7 +119,7 @@ def _flat_rows(frame: DataFrame) -> list[list[Any]]:
 
 
 def _is_multi(frame: DataFrame) -> bool:
-    """Whether this is a side of a join in format 4, where a key has several rows."""
+    """Return whether this is a side of a join in format 4, where a key has several rows."""
     key = frame.schema["key"].dataType if "key" in frame.columns else None
     return isinstance(key, T.StructType) and "__event_time" in key.names
 

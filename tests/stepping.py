@@ -26,7 +26,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def untouched(before: dict[str, str], folder: Path) -> bool:
-    """Whether a checkpoint's files are unchanged. Spark's maintenance may add files to the state."""
+    """Return whether a checkpoint's files are unchanged. Spark's maintenance may add files to the state."""
     after = tree(folder)
     return before.items() <= after.items() and all(path.startswith("state/") for path in after.keys() - before.keys())
 

@@ -228,8 +228,8 @@ class ComparisonView(View[ComparisonSelection]):
         comparison: the result of ``history.compare(other)``, or a replay's ``.comparison``.
 
     Example:
-        >>> ComparisonView(store["delays"].compare(store["what_if"]))  # doctest: +SKIP
-        Comparison of delays with what_if: epochs 40 to 52, table op0 …
+        >>> ComparisonView(store["delays"].compare(store["what_if"]))
+        Comparison of delays with what_if: epochs 40 to 46, table op0 First different: ...
     """
 
     def __init__(self, comparison: Comparison) -> None:

@@ -145,8 +145,8 @@ class LateRowsView(View[NoSelection]):
         query: the query's name.
 
     Example:
-        >>> LateRowsView(history.late_counts(), query="delays_by_hour")  # doctest: +SKIP
-        delays_by_hour: Epochs 0–49: 50,000 rows came in, 312 were dropped as late (0.62%). …
+        >>> LateRowsView(store["delays_by_hour"].late_counts(), query="delays_by_hour")
+        delays_by_hour: Epochs 0–14: 84 rows came in, 3 were dropped as late (3.6...%). ...
     """
 
     def __init__(self, rows: pd.DataFrame, *, query: str) -> None:

@@ -251,8 +251,8 @@ class StoreOverview(View[OverviewSelection]):
         store: ``ss.open_store(path)``.
 
     Example:
-        >>> StoreOverview(ss.open_store("store"))  # doctest: +SKIP
-        store · 2 queries · 1.2 MB · delays: epoch 41, 34 rows, 1.1 MB · weather: epoch 12, 2 gaps, 800 rows, 90.3 kB
+        >>> StoreOverview(ss.open_store("store"))
+        /.../store · 7 queries · ... kB · airports: epoch 13, 3 rows, ... kB · by_route: epoch 13, 8 rows, ... kB · ...
     """
 
     def __init__(self, store: Store) -> None:

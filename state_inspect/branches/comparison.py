@@ -72,7 +72,10 @@ class Comparison:
         columns that both have). A branch without the table at an epoch has 0 rows and no fingerprint.
 
         Example:
-            >>> comparison.epochs()[["epoch", "differing", "only_here", "only_there"]]  # doctest: +SKIP
+            >>> comparison.epochs()[["epoch", "differing", "only_here", "only_there"]].head(2)
+               epoch  differing  only_here  only_there
+            0     40          1          0           0
+            1     41          1          0           0
         """
         columns = ["epoch", "table", "rows", "other_rows", *KINDS, "fingerprint", "other_fingerprint"]
         rows = []
@@ -91,7 +94,7 @@ class Comparison:
         """The two histories, here and there.
 
         Example:
-            >>> [history.name for history in comparison.histories]  # doctest: +SKIP
+            >>> [history.name for history in comparison.histories]
             ['delays', 'what_if']
         """
         newest = self._compared.epochs[-1]
@@ -102,7 +105,7 @@ class Comparison:
         """True if both have the same tables and columns, and the same rows at every epoch.
 
         Example:
-            >>> history.compare(replay).same  # doctest: +SKIP
+            >>> history.compare(ss.open_store("elsewhere")["delays"]).same  # a copy of the store
             True
         """
         return self._first_place is None and not self.left_out
@@ -112,8 +115,8 @@ class Comparison:
         """The first differing key at the first epoch at which keys differ; None if no key differs.
 
         Example:
-            >>> comparison.first.epoch, comparison.first.key  # doctest: +SKIP
-            (43, {'carrier': 'UA'})
+            >>> comparison.first.epoch, comparison.first.key
+            (40, {'carrier': 'HA', 'origin': 'JFK'})
         """
         if self._first_place is None:
             return None
@@ -138,7 +141,9 @@ class Comparison:
             UnknownEpochError, UnknownTableError, InvalidArgumentError: an argument is invalid.
 
         Example:
-            >>> comparison.diff(43).movers("count", n=3)  # doctest: +SKIP
+            >>> comparison.diff(43).movers("max", n=3)[["carrier", "max_old", "max_new"]]
+              carrier  max_old  max_new
+            0      HA   1301.0     43.0
         """
         if epoch not in self._compared.here:
             raise UnknownEpochError(
@@ -164,7 +169,9 @@ class Comparison:
             UnknownEpochError, UnknownTableError, InvalidArgumentError: an argument is invalid.
 
         Example:
-            >>> comparison.keys(43, limit=5)  # doctest: +SKIP
+            >>> comparison.keys(43)[["_kind", "carrier", "max_here", "max_there"]]
+                   _kind carrier  max_here  max_there
+            0  differing      HA    1301.0       43.0
         """
         return to_pandas(self.keys_arrow(epoch, table, offset=offset, limit=limit))
 

@@ -62,7 +62,8 @@ class Cut:
             UnknownNameError: a relation does not belong to the cut's queries.
 
         Example:
-            >>> cut.sql("SELECT * FROM delays JOIN weather USING (origin)").to_pandas()  # doctest: +SKIP
+            >>> cut = ss.cut("store", ["delays", "airports"])
+            >>> cut.sql("SELECT (SELECT sum(count) FROM delays), (SELECT sum(count) FROM airports)").to_pandas()
         """
         if "at" in options:
             raise InvalidArgumentError(
@@ -176,9 +177,9 @@ def cut(
         InvalidArgumentError, NaiveTimestampError: an argument is invalid.
 
     Example:
-        >>> with ss.cut("store", ["delays", "weather"]) as cut:  # doctest: +SKIP
+        >>> with ss.cut("store", ["delays", "airports"]) as cut:
         ...     cut.by, cut.exact, cut.epochs
-        ('offsets', True, {'delays': 12, 'weather': 7})
+        ('offsets', True, {'delays': 13, 'airports': 13})
     """
     if isinstance(queries, str):
         raise InvalidArgumentError(f"Invalid queries={queries!r}: expected a list, such as [{queries!r}, …].")

@@ -109,7 +109,7 @@ class Diff:
         """The names of the queries of the two epochs.
 
         Example:
-            >>> history.diff(45, store["what_if"].at(45)).queries  # doctest: +SKIP
+            >>> history.diff(45, store["what_if"].at(45)).queries
             ('delays', 'what_if')
         """
         return branch_names(*(self.sides or (self.history, self.history)))
@@ -170,9 +170,11 @@ class Diff:
         Numbers, decimals, dates and timestamps can be subtracted; differences of dates and timestamps are durations.
 
         Example:
-            >>> history.diff(10, 12).summary().columns  # doctest: +SKIP
-               column  changed  sum  largest_increase  largest_decrease
-            0   count      412  980                17              <NA>
+            >>> history.diff(10, 12).summary().columns
+                column changed    sum largest_increase largest_decrease
+            0    count       5     12                3             None
+            1      sum       5  381.0            116.0             None
+            ...
         """
         names = self.value_columns
         found = self._index.query(self._sql.summed()).columns if names else []
@@ -199,7 +201,10 @@ class Diff:
                 0.
 
         Example:
-            >>> history.diff(10, 12).movers("count", n=3)  # doctest: +SKIP
+            >>> history.diff(10, 12).movers("sum", n=2)[["carrier", "origin", "sum_old", "sum_new", "sum_delta"]]
+              carrier origin  sum_old  sum_new  sum_delta
+            0      UA    EWR    387.0    503.0      116.0
+            1      UA    JFK    362.0    456.0       94.0
         """
         whole_number(n, "n", least=0)
         names = self.delta_columns
@@ -243,7 +248,10 @@ class Diff:
             UnknownColumnError: there is no such column to sort by.
 
         Example:
-            >>> history.diff(10, 12).page(limit=5, change="removed")[["key", "_cause", "_epochs"]]  # doctest: +SKIP
+            >>> delays_by_hour.diff(10, 12).page(limit=2, change="removed")[["carrier", "_cause", "_epochs"]]
+              carrier     _cause _epochs
+            0      AA  watermark    [11]
+            1      DL  watermark    [11]
         """
         return to_pandas(self.page_arrow(offset, limit, change=change, order_by=order_by, descending=descending))
 
@@ -270,7 +278,7 @@ class Diff:
         block.
 
         Example:
-            >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
+            >>> with history.diff(10, 12).held() as rows:
             ...     rows.page(limit=5, contains="jfk", order_by="count_delta", by_size=True, descending=True)
         """
         return HeldRows(self._index, self._sql, [*self._columns().items()], len(self), self._page)

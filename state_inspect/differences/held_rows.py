@@ -77,9 +77,9 @@ class HeldRows:
             InvalidArgumentError: there is no such kind of change.
 
         Example:
-            >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
+            >>> with history.diff(10, 12).held() as rows:
             ...     rows.count(change="changed", contains="jfk")
-            41
+            3
         """
         condition, parameters = self._condition(change, contains)
         found = self._query(f"SELECT count(*) AS n FROM {self._source}{condition}", parameters)
@@ -122,8 +122,10 @@ class HeldRows:
             UnknownColumnError: there is no such column to sort by.
 
         Example:
-            >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
-            ...     rows.page_arrow(limit=5, order_by="count_delta", by_size=True, descending=True)
+            >>> with history.diff(10, 12).held() as rows:
+            ...     page = rows.page_arrow(limit=3, order_by="count_delta", by_size=True, descending=True)
+            >>> page["count_delta"].to_pylist()
+            [3, 3, 2]
         """
         whole_number(offset, "offset", least=0)
         whole_number(limit, "limit", least=0)
@@ -136,9 +138,9 @@ class HeldRows:
         """Return the positions in a page of the differences that are not 0 for some changed key, from a single query.
 
         Example:
-            >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
-            ...     rows.moved()
-            {4, 7}
+            >>> with history.diff(10, 12).held() as rows:
+            ...     sorted(rows.moved())
+            [5, 8, 11, 14]
         """
         differences = {at: int(number[1:]) for at, (number, _) in enumerate(self._columns) if number.startswith("d")}
         if not differences:
@@ -172,8 +174,9 @@ class HeldRows:
         """Return the order in which a diff is shown first: the largest relative changes of the first number that moved.
 
         Example:
-            >>> with history.diff(10, 12).held() as rows:  # doctest: +SKIP
-            ...     rows.page(limit=5, **rows.opening_order())
+            >>> with history.diff(10, 12).held() as rows:
+            ...     rows.opening_order()["order_by"]  # for rows.page(**rows.opening_order())
+            5
         """
         ratios = [at for at in sorted(self.moved()) if self._sql.is_ratio(int(self._columns[at][0][1:]))]
         return {"order_by": ratios[0], "by_size": True, "relative": True, "descending": True} if ratios else {}

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
@@ -20,7 +19,6 @@ from streamstate.state_inspect.branches.ancestors import ancestors
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.cause_rules import UNKNOWN
 from streamstate.state_inspect.differences.causes import KeyRows
-from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys.key_rows import given_key, key_condition, typed_key
 from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.results.results import (
@@ -37,7 +35,7 @@ from streamstate.state_inspect.values import canonical
 _EPOCH, _COMMITTED = pa.field("epoch", pa.int64()), pa.field("committed_at", TIME)
 _TABLE, _CHANGE, _CAUSE, _QUERY = (pa.field(name, pa.string()) for name in ("table", "change", "cause", "query"))
 _PUT, _DELETE = "put", "delete"
-_FIXED = (_EPOCH, _TABLE, _CHANGE, _CAUSE, _COMMITTED)
+_FIXED = (_EPOCH, _TABLE, _CHANGE, _COMMITTED, _CAUSE)
 
 
 _Row = Mapping[str, Any]
@@ -73,6 +71,8 @@ def key_history(
     query.live_entry()  # raises if no epoch is captured
     if result:
         return _united([_of_result(query, table, given)])
+    if table is None and len(query.tables()) > 1:
+        return changes_in_all_tables(query, given)
     return _united([_of_state(query, choose_table(table, query.tables(), query.name), given)])
 
 
@@ -162,8 +162,8 @@ def _united(parts: Sequence[_Part], *, with_query: bool = False) -> pa.Table:
     return _table(columns)
 
 
-def key_life(query: CapturedQuery, given: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the changes of a key in all tables whose key has its columns; see :meth:`History.life`."""
+def changes_in_all_tables(query: CapturedQuery, given: Mapping[str, Any]) -> pa.Table:
+    """Return the changes of a key in all tables whose key has its columns; see :meth:`History.key_history`."""
     query.live_entry()  # raises if no epoch is captured
     logs = {name: query.columns(name) for name in query.tables()}
     key = given_key(given, {column for log in logs.values() for column in log.key_columns})
@@ -171,10 +171,12 @@ def key_life(query: CapturedQuery, given: Mapping[str, Any]) -> pd.DataFrame:
     tables = {name: query.versions_of(name, typed_key(typed[name], logs[name].schema), -1) for name in typed}
     found = [row for name, table in tables.items() for row in _changes(query, name, table, typed[name])]
     found.sort(key=itemgetter("epoch"))
-    columns = [(field, [row[field.name] for row in found]) for field in _FIXED]
-    for field, numbers in _united_columns(tables, key).items():
-        columns.append((field, [row.get(numbers.get(row["table"], "")) for row in found]))
-    return to_pandas(_table(columns))
+    *first, cause = [(field, [row[field.name] for row in found]) for field in _FIXED]
+    own = [
+        (field, [row.get(numbers.get(row["table"], "")) for row in found])
+        for field, numbers in _united_columns(tables, key).items()
+    ]
+    return _table([*first, *own, cause])
 
 
 def _changes(query: CapturedQuery, name: str, table: IntervalTable, key: Mapping[str, Any]) -> Iterator[_Row]:

@@ -10,9 +10,9 @@ import pandas as pd
 
 from streamstate.snapshots.checkpoint.operators import NO_KEY, operator_number
 from streamstate.state_inspect.captured_query import CapturedQuery
-from streamstate.state_inspect.differences.key_history import key_life
+from streamstate.state_inspect.differences.key_history import changes_in_all_tables
 from streamstate.state_inspect.expiry_times import expiry, expiry_columns
-from streamstate.state_inspect.frames import as_text, with_values
+from streamstate.state_inspect.frames import as_text, to_pandas, with_values
 from streamstate.state_inspect.keys.key_rows import given_key, row_number_column
 from streamstate.state_inspect.keys.key_text import spelled
 from streamstate.state_inspect.keys.table_key import TableKey
@@ -138,12 +138,12 @@ def asked_key(query: CapturedQuery, table: str | None, given: Mapping[str, Any])
 
 def _changes(query: CapturedQuery, asked: AskedKey, epoch: int) -> tuple[pd.DataFrame, tuple[int | None, int | None]]:
     """Return the changes in the epoch, and the epochs before and after with changes."""
-    life = key_life(query, asked.state_key)
-    life = life[life["table"].map(operator_number) == operator_number(asked.columns.state)]
-    epochs = sorted({int(one) for one in life["epoch"]})
-    before = max((one for one in epochs if one < epoch), default=None)
-    after = min((one for one in epochs if one > epoch), default=None)
-    changes = with_values(life[life["epoch"] == epoch])
+    found = to_pandas(changes_in_all_tables(query, asked.state_key))
+    found = found[found["table"].map(operator_number) == operator_number(asked.columns.state)]
+    epochs = sorted({int(changed) for changed in found["epoch"]})
+    before = max((changed for changed in epochs if changed < epoch), default=None)
+    after = min((changed for changed in epochs if changed > epoch), default=None)
+    changes = with_values(found[found["epoch"] == epoch])
     if "cause" not in changes:
         changes = changes.assign(cause=pd.Series(dtype=str))
     return changes, (before, after)

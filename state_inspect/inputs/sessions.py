@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from streamstate.state_inspect.captured_query import CapturedQuery
-from streamstate.state_inspect.differences.key_history import key_life
+from streamstate.state_inspect.differences.key_history import changes_in_all_tables
+from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys.key_rows import SESSION_START, session_column
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class StateSessions:
 
     def last_known(self) -> Window:
         """Return the session of the key as the state had it last by the epoch; without a length if it never had it."""
-        life = key_life(self._query, dict(self._key))
-        held = life[(life["table"] == self._table) & (life["epoch"] <= self._epoch) & (life["change"] != "delete")]
+        found = self._changes(self._key)
+        held = found[(found["epoch"] <= self._epoch) & (found["change"] != "delete")]
         start = _micros(self._key[SESSION_START])
         return window_of(held[self._column].iloc[-1]) if len(held) else (start, start)
 
@@ -74,10 +75,14 @@ class StateSessions:
         if not rest:
             held = self._at(self._before).table(self._table).to_arrow()
             return [window_of(window) for window in held[self._column].to_pylist()]
-        life = key_life(self._query, rest)
-        life = life[(life["table"] == self._table) & (life["epoch"] <= self._before)]
-        newest = life.drop_duplicates(SESSION_START, keep="last")
+        found = self._changes(rest)
+        newest = found[found["epoch"] <= self._before].drop_duplicates(SESSION_START, keep="last")
         return [window_of(window) for window in newest[newest["change"] != "delete"][self._column]]
+
+    def _changes(self, key: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the changes of all sessions whose key has some values."""
+        found = to_pandas(changes_in_all_tables(self._query, dict(key)))
+        return found[found["table"] == self._table]
 
 
 def window_of(window: Mapping[str, datetime]) -> Window:

@@ -43,12 +43,10 @@ class Why(StateChange, InputSides):
         before: the key's row at the captured epoch before; None if it had none, and for a join, whose keys have many.
         after: the key's row at the epoch; None likewise.
         changes: what changed in the state of the key, in all tables of the operator, with causes; as
-            :meth:`History.life`.
+            :meth:`History.key_history`.
         sides: the input rows that fell on the key, by side: ``left`` and ``right`` of a join, otherwise one with the
             name ``rows``. They are DataFrames of Spark: the rows that came into the operator, and the sources' whole
             rows in ``_source0``, ….
-        late: the rows that would have fallen on the key, had the watermark not passed them, likewise; ``_late_by`` says
-            how far it was past each. For a session, those whose windows overlap with it.
         nearest: the epochs before and after at which the key changed; None where there is none.
         nondeterministic: what below the operator may be nondeterministic, such as ``rand()``, each with ``what``,
             ``where`` and ``why``, as :meth:`streamstate.Checkpoint.audit` has it: other rows may have come in then.
@@ -56,9 +54,9 @@ class Why(StateChange, InputSides):
     """
 
     sides: Mapping[str, DataFrame]
-    late: Mapping[str, DataFrame] = field(default_factory=dict)
     moved: Mapping[str, Any] | None = None
     nondeterministic: tuple[Suspect, ...] = ()
+    _late: Mapping[str, DataFrame] = field(default_factory=dict)
     _keep: InputOfEpoch | None = None
 
     @property
@@ -68,8 +66,12 @@ class Why(StateChange, InputSides):
 
     @cached_property
     def late_rows(self) -> LateSides:
-        """The late rows, as they are shown."""
-        return _LateRows(self.late, self.nondeterministic, self._keep)
+        """The rows that would have fallen on the key, had the watermark not passed them; ``_late_by`` says how far.
+
+        ``.sides`` has DataFrames of Spark as :attr:`sides`, ``.rows`` a pandas frame. For a session, those whose
+        windows overlap with it.
+        """
+        return _LateRows(self._late, self.nondeterministic, self._keep)
 
     def __repr__(self) -> str:
         values = ("", f"changes of the state:\n{as_text(self.changes)}")
@@ -120,9 +122,9 @@ def explained(
     return Why(
         **change,
         sides=rows,
-        late=late,
         moved=came.moved_by() if WATERMARK in change["changes"]["cause"].tolist() else None,
         nondeterministic=came.nondeterministic(asked.operator),
+        _late=late,
         _keep=came,
     )
 

@@ -47,10 +47,10 @@ class Result:
     Converted rows are kept.
 
     Example:
-        >>> result = store.sql("SELECT * FROM q ORDER BY key")  # doctest: +SKIP
-        >>> result.columns, len(result), result.epochs  # doctest: +SKIP
-        (['key', 'value'], 2, {'q': [2]})
-        >>> result.to_polars()  # doctest: +SKIP
+        >>> result = store.sql("SELECT origin, count FROM airports ORDER BY origin")
+        >>> result.columns, len(result), result.epochs
+        (['origin', 'count'], 3, {'airports': [13]})
+        >>> result.to_polars()
     """
 
     def __init__(self, engine: Engine, epochs: dict[str, list[int]]) -> None:
@@ -89,7 +89,7 @@ class Result:
         """Return the first rows as an Arrow table, at most ``count``; the others are not computed.
 
         Example:
-            >>> store.sql("SELECT * FROM q ORDER BY key").first(1).num_rows  # doctest: +SKIP
+            >>> store.sql("FROM airports ORDER BY origin").first(1).num_rows
             1
         """
         return self._engine.first(count) if self._rows is None else self._rows.slice(0, count)

@@ -36,7 +36,7 @@ def planned(
 def joined(
     left: bool, right: bool, kind: str = "INNER", *, bounded: tuple[bool, bool] = (False, False)
 ) -> dict[str, str]:
-    """Why the sides of a join are kept; whether each has a watermark, and a time after which its rows are removed."""
+    """Return why each side of a join is kept, given its watermark and the time at which its rows are removed."""
     operator = OperatorPlan("symmetricHashJoin", ("string",), kind, (("t",) * left, ("u",) * right))
     sides = zip(("left", "right"), bounded, strict=True)
     tables = [(f"op0_{side}", TablePlan(None, (), time=TIME if known else None)) for side, known in sides]

@@ -1,4 +1,4 @@
-"""What a diff view shows, tested without a browser: drawings of real stores, and the forms that need no kernel."""
+"""Diff views without a browser: drawings of real stores, and the forms that need no kernel."""
 
 from __future__ import annotations
 

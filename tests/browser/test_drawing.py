@@ -1,4 +1,4 @@
-"""When a watched view draws: immediately after a pause, the latest selection last, and slow parts after quick ones."""
+"""A watched view draws immediately after a pause, the latest selection last, and slow parts after quick ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a key history view shows, tested without a browser: histories against brute force, plots, and static forms."""
+"""Key history views without a browser: histories against brute force, plots, and static forms."""
 
 from __future__ import annotations
 

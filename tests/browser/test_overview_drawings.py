@@ -1,4 +1,4 @@
-"""What a store overview shows, tested without a browser: facts, forks, sizes, errors, and static forms."""
+"""Store overviews without a browser: facts, forks, sizes, errors, and static forms."""
 
 from __future__ import annotations
 

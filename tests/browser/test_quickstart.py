@@ -34,7 +34,7 @@ def views(lab: Lab, kind: str) -> Locator:
 
 
 def test_after_run_all_of_the_quickstart_its_slider_moves(lab: Lab) -> None:
-    """Where JupyterLab leaves the reader, the state moves while the query runs, and works as the text describes.
+    """The last view is in sight, moves while the query runs, and works as the text describes.
 
     Unloading stops it, and ending the kernel ends all its processes.
     """
@@ -114,7 +114,7 @@ def processes(lab: Lab) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is running."""
+    """Return whether a process is running."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -206,7 +206,7 @@ def test_a_timeline_without_epochs_shows_a_notice_until_the_first(show: Show, tm
 
 
 def test_state_rows_are_counted_on_request(show: Show, tmp_path: Path) -> None:
-    """Where that takes long; the button disappears when there is nothing left to count."""
+    """A button counts them if that takes long, and disappears when there is nothing left to count."""
     write(tmp_path, [{"a": 1}, {"a": 1, "b": 2, "c": 3}])
     limit = "streamstate.state_inspect.captured_query._SOON_READ"
     view = show(f"from unittest import mock\nmock.patch({limit!r}, 0).start()\nTimeline(store['q'])", tmp_path)

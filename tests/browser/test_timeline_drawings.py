@@ -1,4 +1,4 @@
-"""What a timeline shows, tested without a browser: measures, bins, marks, selections, and static forms."""
+"""Timelines without a browser: measures, bins, marks, selections, and static forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a cell of the state browser shows a value."""
+"""Values in the cells of the state browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state browser shows, tested without a browser: views of a real store, and the forms that need no kernel."""
+"""State browsers without a browser: views of a real store, and the forms that need no kernel."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_a_running_follower_reads_the_log_at_most_twice() -> None:
 
 @pytest.mark.parametrize("columns", [KEYED, LISTS])
 def test_a_follower_does_not_grow_with_the_keys(columns: Columns) -> None:
-    """What it holds after an epoch depends on the epochs that follow each other, not on the keys that live."""
+    """Its memory after an epoch depends on the changes of that epoch, not on the number of live keys."""
     held = [_held_after(columns, keys) for keys in (1_000, 100_000)]
     assert abs(held[1] - held[0]) < 200_000
 

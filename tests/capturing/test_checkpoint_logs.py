@@ -33,7 +33,7 @@ def commit(checkpoint: CheckpointFiles, epoch: int, milliseconds: int = 1) -> No
 
 
 def elsewhere(read: Callable[[], list[int]]) -> list[int]:
-    """What another thread reads."""
+    """Return what another thread reads."""
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.extend(read()))
     thread.start()
@@ -42,7 +42,7 @@ def elsewhere(read: Callable[[], list[int]]) -> list[int]:
 
 
 def test_a_log_is_read_once_within_the_block(checkpoint: CheckpointFiles) -> None:
-    """What is new shows after it, to other threads, and when it is asked for."""
+    """New entries are seen after it, by other threads, and on request."""
     commit(checkpoint, 0)
     with checkpoint.read_once() as read_anew:
         before = checkpoint.planned(0)
@@ -102,7 +102,7 @@ def test_a_torn_commit_is_named_if_it_is_the_newest(checkpoint: CheckpointFiles,
 def test_damaged_metadata_of_a_query_is_no_missing_checkpoint(
     checkpoint: CheckpointFiles, content: bytes | None
 ) -> None:
-    """Where a query has planned an epoch, the error names the file; elsewhere there is no checkpoint."""
+    """If a query has planned an epoch, the error names the file; otherwise there is no checkpoint."""
     metadata = Path(checkpoint.path, "metadata")
     metadata.unlink() if content is None else metadata.write_bytes(content)
     with pytest.raises(NotACheckpointError):

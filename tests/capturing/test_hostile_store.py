@@ -88,7 +88,7 @@ def with_deleted_rows(table: Path) -> None:
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("table", ["q/op0", "q/_epochs", "_queries"])
 def test_deleted_rows_are_not_read_as_live(theirs: Path, use: str, table: str) -> None:
-    """What is deleted beside a data file would be shown, so a table with that feature of Delta is refused."""
+    """Rows that a deletion vector removes would be read, so a table with that feature of Delta is refused."""
     with_deleted_rows(theirs / table)
     before = content(theirs)
     with pytest.raises(StoreError, match="uses deletionVectors of Delta") as raised:

@@ -21,7 +21,7 @@ def entry(epoch: int) -> Entry:
 
 
 def same(one: Sequence[Entry], other: Sequence[Entry]) -> bool:
-    """Whether entries are equal, also in what comparing them leaves out."""
+    """Return whether entries are equal, including the fields that their comparison leaves out."""
     return [repr(entry) for entry in one] == [repr(entry) for entry in other]
 
 

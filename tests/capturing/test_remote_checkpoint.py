@@ -78,7 +78,7 @@ def test_a_checkpoint_in_a_bucket_is_captured_like_one_on_disk(
 
 
 def test_files_in_a_bucket_are_read_as_on_disk(bucket: Bucket, remote: str) -> None:
-    """What does not exist is missing, and nothing else is an error."""
+    """A file that does not exist is missing, and nothing else is an error."""
     files = ObjectFiles(remote, bucket.options)
     assert sorted(files.names(f"{remote}/commits")) == sorted(
         [*map(str, range(4)), *(f".{epoch}.crc" for epoch in range(4))]

@@ -100,7 +100,6 @@ CALLS: dict[str, Callable[[Store, Any], object]] = {
     "repr": lambda _, q: repr(q),
     "diff": lambda _, q: q.diff(3, "live - 1").counts,
     "key_history": lambda _, q: q.key_history(key="a"),
-    "life": lambda _, q: q.life(key="a"),
     "first": lambda _, q: q.first("value > 3"),
     "when": lambda _, q: q.when("value > 3"),
     "growth": lambda _, q: q.growth("op0"),

@@ -1,4 +1,4 @@
-"""What a capture does to a store while no epochs wait: keyframes, merging, and removing what is no longer read."""
+"""A capture tidies its store while no epochs wait: keyframes, merging, and removing what is no longer read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark has confirmed is recorded in the store, for the captures that follow."""
+"""The store records the formats that Spark has confirmed, for the captures that follow."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ NOT_RECORDED = [
 
 
 class Capture:
-    """What one capture of a query knows of the changelog, and commits to it."""
+    """One capture of a query, as far as it knows the changelog and commits to it."""
 
     def __init__(self, store: Path, query: str = "id") -> None:
         self._log = Handle(Layout.at(store).changelog("q", "op0"))
         self.verified = VerifiedFormats(self._log, f"{query}/op0")
 
     def has(self, what: str = "changes", layout: TableFormat = FORMAT, spark: str = "4.3.0") -> bool:
-        """Whether a capture would rely on an earlier comparison."""
+        """Return whether a capture would rely on an earlier comparison."""
         return self.verified.has(what, layout, spark)
 
     def found(self, *, equal: bool) -> None:

@@ -34,7 +34,7 @@ for checkpoint, store in pairs:
 def captured_without_spark(
     *pairs: tuple[Path | str, Path | str], missing: Sequence[str] = (), options: Mapping[str, str] | None = None
 ) -> list[list[Any]]:
-    """What captures in a process without Spark, and without other modules, reported."""
+    """Capture in a process without Spark, and without other modules; return the reports."""
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     arguments = [[[str(checkpoint), str(store)] for checkpoint, store in pairs], missing, options]
     process = subprocess.run(

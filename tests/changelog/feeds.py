@@ -100,7 +100,7 @@ def state_rows(state: StateRows) -> Counter[str]:
 
 
 def same_bits(found: pa.Table, expected: pa.Table) -> bool:
-    """Whether two tables have the same values; of NaNs, and of zeros with different signs, the bits count."""
+    """Return whether two tables have the same values; NaNs and signed zeros are compared by their bits."""
     return found.num_rows == expected.num_rows and all(
         _bits(column) == _bits(other) for column, other in zip(found.columns, expected.columns, strict=True)
     )

@@ -46,7 +46,7 @@ def changelog(changes: Iterable[Change], version: int) -> bytes:
 
 
 def changes_of(records: Records) -> list[Change]:
-    """What stands at the positions of records, all of which must lie within the payload."""
+    """Return the changes at the positions of records, all of which must lie within the payload."""
     content = records.buffer.tobytes()
     ends = records.value_at + np.maximum(records.value_size, 0)
     assert ends.max(initial=0) <= len(content) - 16
@@ -94,7 +94,7 @@ def snappy(payload: bytes, *, block: int = 32 * 1024) -> bytes:
 
 
 def spark_sidecar(content: bytes) -> bytes:
-    """What Spark writes to ``<file>.crc``."""
+    """Return what Spark writes to ``<file>.crc``."""
     (value,) = struct.unpack(">i", struct.pack(">I", google_crc32c.value(content)))
     creator = {"executorId": "driver", "taskInfo": "Task= 0.0, Stage= 1.0"}
     checksum = {
@@ -108,7 +108,7 @@ def spark_sidecar(content: bytes) -> bytes:
 
 
 def hadoop_sidecar(content: bytes, step: int = 512) -> bytes:
-    """What Hadoop writes to ``.<file>.crc`` on a local file system."""
+    """Return what Hadoop writes to ``.<file>.crc`` on a local file system."""
     sums = [zlib.crc32(content[at : at + step]) for at in range(0, len(content), step)]
     return struct.pack(f">4si{len(sums)}I", b"crc\x00", step, *sums)
 

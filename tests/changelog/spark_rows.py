@@ -1,4 +1,4 @@
-"""What Spark makes of a frame: its rows' bytes, and the columns that capture would store."""
+"""Spark's rows of a frame: their bytes, and the columns that capture would store."""
 
 from __future__ import annotations
 

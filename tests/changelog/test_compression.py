@@ -1,4 +1,4 @@
-"""What a codec's stream holds comes back, or an error."""
+"""Decompressing a codec's stream returns its content or raises an error."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def records(changes: Sequence[Change]) -> Records:
 
 
 def decoded(changes: Sequence[Change], table: TableFormat) -> list[tuple[str, Any, Any]]:
-    """What happened to which key, and its value."""
+    """Return the change, the key and the value of each record."""
     found = changes_of(records(changes), table)
     values = [value and value["n"] for value in found.value.to_pylist()]
     return [

@@ -35,7 +35,7 @@ def copy(recordings: Callable[[str], Path], tmp_path: Path) -> Copy:
 
 
 def formats(checkpoint: Path, epoch: int = 1) -> list[TableFormat]:
-    """How the tables stand in the changelogs."""
+    """Return the formats of the tables in the changelogs."""
     return [table for table in table_formats(CheckpointFiles(checkpoint), epoch) if isinstance(table, TableFormat)]
 
 

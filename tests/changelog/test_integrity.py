@@ -1,4 +1,4 @@
-"""What shows that a file has the bytes that Spark wrote."""
+"""Checks that a file has the bytes that Spark wrote."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def table(written: WrittenCheckpoint, epoch: int = 1, at: int = 0) -> TableForma
 
 
 def reason(written: WrittenCheckpoint, epoch: int = 1, at: int = 0) -> str:
-    """Why one of the tables at an epoch is not described."""
+    """Return the reason why one of the tables at an epoch is not described."""
     found = table_formats(CheckpointFiles(written.path), epoch)[at]
     assert isinstance(found, UnsupportedTable), found
     return found.reason

@@ -108,7 +108,7 @@ def test_a_rehearsal(started: Started, tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_a_rehearsal_finds_changed_python_code(started: Started) -> None:
-    """What no comparison of plans can see."""
+    """No comparison of plans can find it."""
     checkpoint = started.checkpoint("processor")
     report = ss.Checkpoint(checkpoint).check(lambda: total(times=2)(started.inputs), replay=1)
     assert "replay_differs" in [finding.kind for finding in report.findings]

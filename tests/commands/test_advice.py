@@ -1,4 +1,4 @@
-"""What an error advises can be typed where it appears."""
+"""The advice of an error can be typed where the error appears."""
 
 from __future__ import annotations
 

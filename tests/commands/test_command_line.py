@@ -1,4 +1,4 @@
-"""What all commands have in common: help, exit statuses, output for pipes, quick starts."""
+"""All commands: help, exit statuses, output for pipes, quick starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark makes of each kind of damage: ``PYTHONPATH=tests python -m damage.spark [KIND…]`` writes it down."""
+"""Spark's verdicts on each kind of damage: ``PYTHONPATH=tests python -m damage.spark [KIND…]`` writes them down."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def committed(checkpoint: Path) -> list[int]:
 
 
 def starts(spark: SparkSession, kind: str, checkpoint: str, recorded: Path, folder: Path) -> bool:
-    """Whether Spark starts from a damaged copy of a checkpoint, and runs one more epoch."""
+    """Return whether Spark starts from a damaged copy of a checkpoint, and runs one more epoch."""
     source = recorded / "input" / str(query_of(checkpoint).epochs)
     copy = damaged(kind, recorded / checkpoint, Path(tempfile.mkdtemp(dir=folder)) / "c")
     before = committed(copy)
@@ -51,7 +51,7 @@ def starts(spark: SparkSession, kind: str, checkpoint: str, recorded: Path, fold
 
 
 def verdicts(spark: SparkSession, cases: Iterable[tuple[str, str]], folder: Path) -> dict[str, dict[str, bool]]:
-    """Whether Spark starts, by kind of damage and checkpoint."""
+    """Return whether Spark starts, by kind of damage and checkpoint."""
     recorded = restarts(folder)
     for source in (recorded / "input").iterdir():
         add_input(source, NEXT)

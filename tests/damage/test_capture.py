@@ -72,7 +72,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def history(store: Path) -> History | None:
-    """What the store has; None if it has no query."""
+    """Return the query's history; None if the store has no query."""
     return ss.open_store(store)["q"] if (store / "_queries").exists() else None
 
 

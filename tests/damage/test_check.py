@@ -102,7 +102,7 @@ def totals(spark: SparkSession, checkpoint: Path) -> dict[str, int]:
 
 
 def expected() -> dict[str, int]:
-    """What a batch over all of the input returns."""
+    """Return the result of a batch over all of the input."""
     found: dict[str, int] = {}
     for epoch in (*range(6), NEXT):
         for row in rows(epoch):

@@ -54,7 +54,7 @@ VERDICTS: dict[tuple[str, str], tuple[bool | None, bool | None, str, str]] = {
 
 @pytest.mark.parametrize("case", VERDICTS, ids=" in ".join)
 def test_the_verdicts(recorded: Path, tmp_path: Path, case: tuple[str, str]) -> None:
-    """Whether any epoch can be captured, whether Spark can restart, and the file because of which."""
+    """The report says if any epoch can be captured, if Spark can restart, and which file is the reason."""
     can_capture, can_restart, file, text = VERDICTS[case]
     found = examine(damaged(case[0], recorded / case[1], tmp_path / "c"))
     assert (found.can_capture, found.can_restart) == (can_capture, can_restart)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from unittest import SkipTest
 
 from sybil import Example, Sybil
 from sybil.parsers.myst import CodeBlockParser, SkipParser
 
+from examples.notebook_page import notebook
 from examples.world import Names, World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,22 +24,37 @@ def blocks(page: Path) -> Iterator[str]:
     return (str(example.parsed) for example in parser.parse(page))
 
 
+def has_magics(page: Path) -> bool:
+    """Return whether a block of the page has a line that is a magic."""
+    return any(line.startswith("%") for block in blocks(page) for line in block.splitlines())
+
+
 def run(page: Path, world: World) -> int:
-    """Run the Python blocks of a page in one namespace, from top to bottom; return how many there are."""
+    """Run the Python blocks of a page in one namespace, from top to bottom; return how many there are.
+
+    If one has magics, they run as the cells of a notebook.
+    """
+    names = Names(world)
     ran = 0
+    with notebook(names) if has_magics(page) else nullcontext() as shell:
 
-    def evaluate(example: Example) -> None:
-        nonlocal ran
-        line = example.line + example.parsed.line_offset
-        # As in a notebook: what an expression returns is shown, and so computed.
-        body = ast.parse("\n" * line + example.parsed, example.path).body
-        code = compile(ast.Interactive(body), example.path, "single", dont_inherit=True)
-        exec(code, example.namespace)
-        ran += 1
+        def evaluate(example: Example) -> None:
+            nonlocal ran
+            run_block(example) if shell is None else shell.run(example.parsed)
+            ran += 1
 
-    document = Sybil([CodeBlockParser("python", evaluate), SkipParser()]).parse(page)
-    document.namespace = Names(world)
-    for example in document.examples():
-        with suppress(SkipTest):  # of a block that a comment skips, with the reason
+        document = Sybil([CodeBlockParser("python", evaluate), SkipParser()]).parse(page)
+        document.namespace = names
+        for example in document.examples():
+            with suppress(SkipTest):  # of a block that a comment skips, with the reason
+                example.evaluate()
             example.evaluate()
     return ran
+
+
+def run_block(example: Example) -> None:
+    """Run a block so that an error names its line, and, as in a notebook, what an expression returns is shown."""
+    line = example.line + example.parsed.line_offset
+    body = ast.parse("\n" * line + example.parsed, example.path).body
+    code = compile(ast.Interactive(body), example.path, "single", dont_inherit=True)
+    exec(code, example.namespace)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PAGES = frozenset(
     {
+        "README.md",
         "docs/guides/changing_code.md",
         "docs/guides/checking_changes.md",
         "docs/guides/determinism.md",
@@ -38,6 +39,8 @@ PAGES = frozenset(
         "docs/guides/time_travel.md",
         "docs/guides/watching.md",
         "docs/guides/wrong_number.md",
+        "docs/start/install.md",
+        "docs/start/quickstart.md",
     }
 )
 """The pages with examples that need Spark."""

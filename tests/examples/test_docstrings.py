@@ -6,7 +6,7 @@ import pytest
 
 from examples.docstrings import examples_of, modules, run
 from examples.spark_world import DOCSTRINGS as WITH_SPARK
-from examples.world import World, folder, world  # noqa: F401 - fixtures
+from examples.world import World
 
 
 @pytest.mark.parametrize("module", [*modules()])

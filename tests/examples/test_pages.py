@@ -9,7 +9,7 @@ import pytest
 from examples.left_out import PAGES as LEFT_OUT
 from examples.pages import PAGES, ROOT, blocks, run
 from examples.spark_world import PAGES as WITH_SPARK
-from examples.world import World, folder, world  # noqa: F401 - fixtures
+from examples.world import World
 
 _ELSEWHERE = {*LEFT_OUT, *WITH_SPARK}
 _RUN = [page for page in PAGES if page.relative_to(ROOT).as_posix() not in _ELSEWHERE and any(blocks(page))]

@@ -9,8 +9,6 @@ from examples.pages import PAGES, ROOT
 from scripts.typecheck import folders
 
 _MOST = 20
-_NOT_YET = ("state_inspect", "widgets")
-"""Rooms whose examples are not looked at yet."""
 _FLAG = re.compile(r"(?P<reason>#\s*\w.*)?# doctest: \+SKIP")
 """As in ``>>> lines = read()  # needs a network  # doctest: +SKIP``."""
 _COMMENT = re.compile(r'^(?:%|<!---?) *skip: (?:next|start)(?P<reason> "\w.*")?')
@@ -19,8 +17,7 @@ _COMMENT = re.compile(r'^(?:%|<!---?) *skip: (?:next|start)(?P<reason> "\w.*")?'
 
 def skipped() -> dict[str, bool]:
     """Return the examples that are skipped, by file and line, and whether each has a reason."""
-    rooms = [folder for folder in folders().values() if folder.relative_to(ROOT).parts[0] not in _NOT_YET]
-    modules = [file for folder in rooms for file in sorted(folder.glob("*.py"))]
+    modules = [file for folder in folders().values() for file in sorted(folder.glob("*.py"))]
     return {
         f"{file.relative_to(ROOT)}:{number}": found["reason"] is not None
         for pattern, files in ((_FLAG, modules), (_COMMENT, PAGES))

@@ -9,16 +9,23 @@ that an example uses without defining it is looked up in :class:`World`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import ipywidgets
+import pandas as pd
 import pyarrow as pa
 import pytest
+from IPython.display import display
 from recorded import examples
 
 import streamstate as ss
+from examples.written_query import write_query
+from streamstate import widgets
 from streamstate.reports import Store
 from streamstate.widgets.view import close_all
 
@@ -63,28 +70,79 @@ class World:
         return self.store["delays_by_hour"]
 
     @cached_property
+    def arrivals(self) -> Any:
+        """A query whose key columns have the names of a keyword and of an argument."""
+        row = {"from": "EWR", "table": "arrivals", "count": 3}
+        return write_query(self.store, "arrivals", row, keys=("from", "table"))
+
+    @cached_property
+    def bookings(self) -> Any:
+        """A query that reads a topic of Kafka."""
+        row = {"user": "u1", "count": 3}
+        return write_query(self.store, "bookings", row, keys=("user",), offsets=[{"bookings": {"0": 812, "1": 700}}])
+
+    @cached_property
+    def trips(self) -> Any:
+        """A query with two sources, which have names."""
+        offsets = {"flights": {"logOffset": 9}, "weather": {"topic": {"0": 812}}}
+        facts = {"flights": {"kind": "files", "files": 100}, "weather": None}
+        row = {"user": "u1", "count": 3}
+        return write_query(self.store, "trips", row, keys=("user",), offsets=offsets, sources=facts)
+
+    @cached_property
     def snapshot(self) -> Any:
         """An epoch of the query."""
         return self.delays.at(12)
+
+    @cached_property
+    def table(self) -> Any:
+        """The newest state of the query."""
+        return self.delays.live().table()
+
+    @cached_property
+    def comparison(self) -> Any:
+        """The query compared with its fork."""
+        return self.delays.compare(self.store["what_if"])
+
+    @cached_property
+    def limit(self) -> Any:
+        """A shared variable with two versions."""
+        limit = ss.shared("store", "limit", "double", init=60.0)
+        limit.set(45.0)
+        return limit
+
+    @cached_property
+    def timeline(self) -> Any:
+        """A view of the query's epochs."""
+        return widgets.Timeline(self.delays)
+
+    @cached_property
+    def browser(self) -> Any:
+        """A view of the query's state."""
+        return widgets.StateBrowser(self.delays)
+
+    @cached_property
+    def diff(self) -> Any:
+        """A view of two epochs."""
+        return widgets.DiffView(self.delays, 10, 12)
+
+    @cached_property
+    def seen(self) -> list[Any]:
+        """A list for what callbacks receive."""
+        return []
 
     @cached_property
     def frame(self) -> pa.Table:
         """A table of keys."""
         return pa.table({"carrier": ["UA"], "origin": ["EWR"]})
 
-    @property
-    def DeltaTable(self) -> Any:  # noqa: N802
-        """The class of deltalake."""
-        from deltalake import DeltaTable
-
-        return DeltaTable
-
-    @property
-    def display(self) -> Callable[..., None]:
-        """Stand-in for the notebook's function, which shows text outside of one."""
-        from IPython.display import display
-
-        return display
+    DeltaTable = deltalake.DeltaTable
+    StateBrowser = widgets.StateBrowser
+    UTC = UTC
+    datetime = datetime
+    display = staticmethod(display)
+    ipywidgets = ipywidgets
+    pd = pd
 
 
 class Names(dict[str, Any]):
@@ -116,14 +174,17 @@ class Folder:
 
     def reset(self) -> None:
         """Undo what examples wrote."""
-        if _listing(self.path) != self._listed:
-            shutil.rmtree(self.path)
-            shutil.copytree(self._original, self.path)
-            self._listed = _listing(self.path)
+        found = _listing(self.path)
+        for path, _ in sorted(found - self._listed, reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        for path, modified in sorted(self._listed - found):
+            original = self._original / path.relative_to(self.path)
+            path.mkdir() if modified is None else shutil.copy2(original, path)
 
 
-def _listing(folder: Path) -> set[tuple[Path, int]]:
-    return {(path, path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+def _listing(folder: Path) -> set[tuple[Path, int | None]]:
+    """Return the files with their modification times, and the folders with None."""
+    return {(path, path.stat().st_mtime_ns if path.is_file() else None) for path in folder.rglob("*")}
 
 
 @pytest.fixture(scope="session")
@@ -137,5 +198,6 @@ def world(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """The names of the examples, with the folder as the working folder."""
     folder.reset()
     monkeypatch.chdir(folder.path)
+    monkeypatch.setenv("IPYTHONDIR", str(folder.path.parent / "ipython"))
     yield World()
     close_all()

@@ -44,7 +44,7 @@ class Drawn:
 
     @property
     def kills(self) -> bool:
-        """Whether the fault kills the process."""
+        """True if the fault kills the process."""
         return self.fault is None or self.fault.kills
 
     @property

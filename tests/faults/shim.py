@@ -21,7 +21,7 @@ _PATH, _FOLDER, _ENTRIES = 240, 512, 40_000
 
 
 class Kind(IntFlag):
-    """What a call does to the store's files; ``READ`` is opening a file to read it."""
+    """An operation on the store's files; ``READ`` is opening a file to read it."""
 
     OPEN = 1
     WRITE = 2
@@ -39,7 +39,7 @@ CHANGES = Kind(255)
 
 
 class Action(IntEnum):
-    """What happens to the selected call."""
+    """The fault of the selected call."""
 
     COUNT = 0
     KILL_BEFORE = 1
@@ -67,7 +67,7 @@ class Fault:
 
     @property
     def kills(self) -> bool:
-        """Whether the fault kills the process."""
+        """True if the fault kills the process."""
         return self.action in (Action.KILL_BEFORE, Action.KILL_AFTER, Action.TORN)
 
     def __str__(self) -> str:
@@ -110,7 +110,7 @@ class Call:
 
     @property
     def commits(self) -> bool:
-        """Whether the call adds an entry to a table's log."""
+        """True if the call adds an entry to a table's log."""
         name = self.path.rsplit("/", 1)[-1]
         return "/_delta_log/" in self.path and self.kind in (Kind.LINK, Kind.RENAME) and name[:20].isdigit()
 

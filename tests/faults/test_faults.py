@@ -158,7 +158,7 @@ def _capture(
 
 
 def _visible(store: Path, workload: Workload, at_least: int) -> Findings:
-    """What is visible; before the first epoch, the store or the query may not exist."""
+    """Return what is visible; before the first epoch, the store or the query may not exist."""
     findings = inspect(store, workload.expected, at_least)
     nothing_yet = {NotAStoreError.__name__, UnknownQueryError.__name__}
     opened = findings.right or findings.refused or not findings.wrong.keys() <= nothing_yet

@@ -37,7 +37,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a job ended: with a result, an error or a signal, or by hanging."""
+    """The end of a job: a result, an error, a signal, or a timeout."""
 
     result: Any = None
     error: str | None = None
@@ -57,7 +57,7 @@ class Ending:
 
     @property
     def killed(self) -> bool:
-        """Whether it was killed with SIGKILL, and not for hanging."""
+        """True if it was killed with SIGKILL, and not for hanging."""
         return self.signal == signal.SIGKILL and not self.hung
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ class _Child:
     hung: bool = False
 
     def due(self) -> float:
-        """When to kill it."""
+        """The time at which to kill it."""
         return self.started + (self.job.timeout if self.job.kill_after is None else self.job.kill_after)
 
     def kill(self) -> None:

@@ -71,7 +71,7 @@ def run(query: DataFrame, folder: Path, mode: str) -> tuple[History, dict[int, A
 
 
 def watermark_before(history: History, epoch: int) -> pd.Timestamp:
-    """What rows of an epoch had to be later than."""
+    """Return the watermark that rows of an epoch had to be later than."""
     return pd.Timestamp((history.at(epoch - 1).watermark if epoch else None) or pd.Timestamp(0, tz="UTC"))
 
 

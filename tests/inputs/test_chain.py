@@ -1,4 +1,4 @@
-"""What came into the upper operator of a chain, compared with what the lower one emits of the files' rows."""
+"""The input of the upper operator of a chain, compared with what the lower one emits of the files' rows."""
 
 from __future__ import annotations
 
@@ -165,5 +165,5 @@ def pairs_of(rows: DataFrame) -> list[tuple[int, int]]:
 
 
 def dropped(progress: Any, operator: int) -> int:
-    """What Spark says an operator has dropped."""
+    """Return how many rows an operator has dropped, according to Spark."""
     return int(progress["stateOperators"][operator]["numRowsDroppedByWatermark"])

@@ -62,7 +62,7 @@ def test_a_key_whose_rows_came_late_is_told_from_one_without_rows(history: Histo
     why = history.why(epoch, table="op0", k="b", window=hour(9))
     assert (why.count(), why.dropped, why.cause) == (0, 1, None)
     assert "0 input rows, 1 row dropped as late; its state did not change" in str(why)
-    [late] = why.late["rows"].toPandas().to_dict("records")
+    [late] = why.late_rows.sides["rows"].toPandas().to_dict("records")
     assert (late["v"], late["_late_by"]) == (3, pd.Timedelta(hours=1))
     assert "The late rows" in why._repr_html_()
     absent = history.why(epoch, table="op0", k="c", window=hour(9))
@@ -102,7 +102,7 @@ def test_a_session_counts_the_late_rows_that_it_would_have_had(spark: SparkSessi
     history = described(spark, tmp_path, WINDOWS["session window"], *inputs)
     epoch = epoch_of(history, 3)
     why = history.why(epoch, table="op0", k="a", sessionStartTime=DAY + dt.timedelta(hours=10))
-    assert [row["v"] for row in why.late["rows"].collect()] == [3]
+    assert [row["v"] for row in why.late_rows.sides["rows"].collect()] == [3]
     assert (why.count(), why.dropped) == (0, 1)
 
 

@@ -72,7 +72,7 @@ def counted_by_function(rows: DataFrame) -> DataFrame:
     """applyInPandasWithState; Spark pickles a function inside a function by value."""
 
     def counted(key: tuple[str], frames: Any, state: Any) -> Any:
-        """How many rows came in."""
+        """Count the rows that came in."""
         number = (state.get[0] if state.exists else 0) + sum(map(len, frames))
         state.update((number,))
         yield pd.DataFrame({"user": [key[0]], "n": [number]})
@@ -85,7 +85,7 @@ def counted_by_processor(rows: DataFrame) -> DataFrame:
     """TransformWithState."""
 
     class Counting(StatefulProcessor):
-        """How many rows came in."""
+        """Counts the rows that came in."""
 
         def init(self, handle: Any) -> None:
             """Declare the state."""

@@ -1,4 +1,4 @@
-"""How JavaScript modules are joined into the one module that a page gets, and what cannot be joined."""
+"""JavaScript modules are joined into the one module that a page gets, or refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def join(**sources: str) -> str:
 
 
 def refusal(**sources: str) -> str:
-    """Why these sources cannot be joined."""
+    """Return the reason why these sources cannot be joined."""
     with pytest.raises(ImportError) as refused:
         join(**sources)
     return str(refused.value)

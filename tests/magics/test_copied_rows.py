@@ -1,4 +1,4 @@
-"""What is copied beside a row of the state browser: a magic, SQL and Python that read the row again, as they are."""
+"""The text that is copied beside a row of the state browser: a magic, SQL and Python that read the row again."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_a_running_query_goes_on_as_the_changed_one(
 
 @pytest.mark.slow
 def test_what_cannot_be_migrated_goes_on(shell: Shell, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is refused at once does not stop the query; a failure later starts it again and leaves no checkpoint."""
+    """A call that is refused at once does not stop the query; a later failure restarts it and leaves no checkpoint."""
     first = running.query
     migrate = "%stream migrate counts changed"
     assert "nothing says what its key column" in shell.fails("%stream migrate counts finer", StateWriteError)

@@ -1,4 +1,4 @@
-"""What is shown below a cell that starts a query: its status now or, in a saved notebook, when it was saved."""
+"""The view below a cell that starts a query: its status now or, in a saved notebook, when it was saved."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def letters_in(source: Source, shell: Shell) -> Source:
 
 
 def nothing_started(shell: Shell, spark: SparkSession, folder: Path) -> bool:
-    """Whether no query is running and nothing was written."""
+    """Return whether no query is running and nothing was written."""
     return not spark.streams.active and not shell.notebook.running and not (folder / "streamstate-data").exists()
 
 

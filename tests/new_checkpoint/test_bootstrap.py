@@ -38,7 +38,7 @@ class History(Run):
         return [str(self.inputs.folder / "*.parquet")]
 
     def state(self) -> DataFrame:
-        """What ``COUNTED`` has as state after the history, computed as a batch."""
+        """Return the state of ``COUNTED`` after the history, computed as a batch."""
         history = self.spark.read.schema("k string, v long, t timestamp").parquet(str(self.inputs.folder))
         return history.groupBy("k").agg(F.count("v").alias("count"), F.max("v").alias("max"))
 

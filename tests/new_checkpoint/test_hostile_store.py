@@ -153,7 +153,7 @@ def test_a_type_that_names_code_is_refused_by_every_call(
 
 
 def test_pyspark_would_run_it(spark: SparkSession, checkpoint: Path, ran: Path) -> None:
-    """What the calls are kept from: PySpark imports the module once it asks for the schema."""
+    """PySpark, which the calls must not ask, imports the module when it reads the schema."""
     for file in (checkpoint / "state").rglob("_metadata/schema"):
         file.write_bytes(schema(udt()))
         file.with_name(".schema.crc").unlink(missing_ok=True)

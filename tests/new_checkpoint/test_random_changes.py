@@ -169,7 +169,7 @@ def test_going_on_equals_the_batch(spark: SparkSession, tmp_path_factory: pytest
 
 
 def why(log: str) -> str:
-    """What ended a process, from its log: Spark goes on to write while it shuts down."""
+    """Return the error that ended a process, from its log; Spark keeps writing to it while it shuts down."""
     return "".join(log.partition("Traceback")[1:])[:3000]
 
 

@@ -1,4 +1,4 @@
-"""What a notebook and a terminal show of a migration; all of it without Spark."""
+"""Migrations in a notebook and in a terminal, without Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def table(name: str, keys: tuple[str, ...], /, **types: DataType) -> TargetTable
 
 
 def shown(*proposals: Proposal) -> ProposedMapping:
-    """What is shown of some proposals."""
+    """Return a mapping of some proposals."""
     return ProposedMapping("checkpoints/old", 3, proposals)
 
 

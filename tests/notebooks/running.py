@@ -24,17 +24,17 @@ _NOISE = ("WARN", "Warning", "ERROR", "incubator", "Exception")
 
 
 def latest_run(name: str) -> Shown:
-    """What a notebook shows; what it wrote is in its folder in :data:`RUNS`."""
+    """Return what a notebook shows; what it wrote is in its folder in :data:`RUNS`."""
     return _shown_in(notebooks.latest_run(name))
 
 
 def run_again(name: str, folder: Path) -> Shown:
-    """What a notebook shows when it runs in a folder of an earlier run."""
+    """Run a notebook in a folder of an earlier run; return what it shows."""
     return _shown_in(notebooks.run_in(name, folder))
 
 
 def _shown_in(notebook: nbformat.NotebookNode) -> Shown:
-    """What the cells of a notebook that ran show."""
+    """Return what the cells of a notebook that ran show."""
     return [(cell.source, _text(cell.outputs)) for cell in notebook.cells if cell.cell_type == "code"]
 
 

@@ -20,7 +20,7 @@ def consistency() -> Shown:
 
 @pytest.fixture(scope="module")
 def consistency_folder(consistency: Shown) -> Path:
-    """Where the notebook on consistency ran."""
+    """The folder in which the notebook on consistency ran."""
     return RUNS / "01_epochs_and_consistency"
 
 

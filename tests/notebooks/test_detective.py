@@ -21,14 +21,14 @@ def detective() -> Shown:
 
 @pytest.fixture(scope="module")
 def detective_folder(detective: Shown) -> Path:
-    """Where the detective story ran."""
+    """The folder in which the detective story ran."""
     return RUNS / "02_state_as_a_database"
 
 
 def test_the_detective_finds_the_flight_and_its_life(detective: Shown, detective_folder: Path) -> None:
     """The store confirms what the text says about flight 51: when it was added and removed, and both causes."""
     assert "N384HA" in output_of(detective, "witness = cut.sql(")
-    assert output_of(detective, "events = other.life").count("watermark") == 2
+    assert output_of(detective, "events = other.key_history").count("watermark") == 2
     store = ss.open_store(detective_folder / "streamstate-data" / "detective" / "store")
     flight = "SELECT _valid_from, _valid_to FROM weather.op0_left.history WHERE flight = 51 AND dep_delay > 1000"
     assert store.sql(flight).to_arrow().to_pylist() == [{"_valid_from": 1, "_valid_to": 2}]

@@ -21,7 +21,7 @@ def quickstart() -> Shown:
 
 @pytest.fixture(scope="module")
 def folder(quickstart: Shown) -> Path:
-    """Where it ran."""
+    """The folder in which it ran."""
     return RUNS / "00_quickstart"
 
 

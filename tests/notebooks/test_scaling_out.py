@@ -22,7 +22,7 @@ def scaling() -> Shown:
 
 @pytest.fixture(scope="module")
 def scaling_folder(scaling: Shown) -> Path:
-    """Where the notebook on scaling out and recovery ran."""
+    """The folder in which the notebook on scaling out and recovery ran."""
     return RUNS / "05_scale_out_and_recovery"
 
 

@@ -21,7 +21,7 @@ def shared() -> Shown:
 
 @pytest.fixture(scope="module")
 def shared_folder(shared: Shown) -> Path:
-    """Where the notebook on shared variables ran."""
+    """The folder in which the notebook on shared variables ran."""
     return RUNS / "06_shared_variables"
 
 

@@ -1,4 +1,4 @@
-"""What the tutorials simulate: files that arrive on command, and a power cut."""
+"""The simulations of the tutorials: files that arrive on command, and a power cut."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_rotations_has_a_value_a_list_a_map_and_timers(rotations: History, depar
 
 @pytest.mark.slow
 def test_an_aircraft_without_flights_for_a_day_is_removed(rotations: History, departures: pd.DataFrame) -> None:
-    """When its timer expires, the value and the list are cleared, and the map of visits is kept."""
+    """Its timer expires; the value and the list are cleared, and the map of visits is kept."""
     newest = rotations.live()
     tailnums = {name: set(newest.table(name).to_pandas().tailnum) for name in newest.tables()}
     flown = set(departures[departures.dep_delay.notna()].tailnum.dropna())

@@ -46,7 +46,7 @@ LONG = {
 
 @pytest.fixture
 def displayed() -> Iterator[list[str]]:
-    """What the display of calls receives."""
+    """The lines that the display of calls receives."""
     lines: list[str] = []
 
     @contextmanager

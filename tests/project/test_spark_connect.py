@@ -35,14 +35,14 @@ def only_spark(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check(outcomes: dict[str, str]) -> None:
-    """What needs no Spark is done; the rest names what works, and no call leaves Java running."""
+    """Check that calls without Spark succeed, that the others name what works, and that none leaves Java running."""
     needing = {name: text for name, text in outcomes.items() if name.startswith("needs Spark: ")}
     assert {name: text for name, text in outcomes.items() if name not in needing and text != "done"} == {}
     assert {name: text for name, text in needing.items() if not right(name, text)} == {}
 
 
 def right(name: str, text: str) -> bool:
-    """Whether a call that needs a classic session says so, and which table it needs Spark for."""
+    """Return whether the error of a call that needs a classic session says so, and names the table that needs Spark."""
     error = "CaptureError" if name.endswith("follow with Spark") else "SparkConnectError"
     reads = "Spark has to read op0: " in text or not name.endswith("with Spark")
     return text.startswith(error) and reads and "uses Spark Connect" in text and "Java was started" not in text

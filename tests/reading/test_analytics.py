@@ -99,7 +99,7 @@ def test_each_column_is_summarized_as_in_pandas(tmp_path: Path) -> None:
 
 
 def missing(facts: pd.DataFrame, column: str) -> bool:
-    """Whether a column has no minimum, maximum, mean or quantiles."""
+    """Return whether a column has no minimum, maximum, mean or quantiles."""
     return all(facts[fact][column] is None for fact in ("min", "max", "mean", *QUANTILES))
 
 

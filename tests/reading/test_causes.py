@@ -42,7 +42,7 @@ class Change:
 
     @property
     def kind(self) -> str:
-        """Whether the key was added, removed or changed."""
+        """The kind of change: the key was added, removed or changed."""
         return str(self.row["_change"])
 
 
@@ -252,7 +252,7 @@ def test_causes_of_a_processor_with_ttl(spark: SparkSession, tmp_path: Path) -> 
 
 
 def began(run: Run, epoch: int) -> int:
-    """When Spark began the batch, according to its offset log."""
+    """Return the time at which Spark began the batch, according to its offset log."""
     head = (run.checkpoint / "offsets" / str(epoch)).read_text(encoding="utf-8").splitlines()[1]
     return int(json.loads(head)["batchTimestampMs"])
 

@@ -126,9 +126,9 @@ def test_causes_of_nested_keys(history: History) -> None:
     page = history.diff(0, 1).page()
     assert page["_change"].tolist() == ["changed", "added", "removed"]
     assert page["_cause"].tolist() == ["input", "input", "watermark"]
-    life = history.life(key={"a": "goes", "b": [1]})
-    assert life[["change", "cause"]].to_numpy().tolist() == [["put", "input"], ["delete", "watermark"]]
-    assert history.life(key=None)["epoch"].tolist() == [0]
+    found = history.key_history(key={"a": "goes", "b": [1]})
+    assert found[["change", "cause"]].to_numpy().tolist() == [["put", "input"], ["delete", "watermark"]]
+    assert history.key_history(key=None)["epoch"].tolist() == [0]
 
 
 def test_conditions_on_nested_values(history: History) -> None:

@@ -39,7 +39,7 @@ def test_a_key_mapping_is_accepted_by_lookups(history: History) -> None:
     assert history.live().table().lookup(key=KEY) == {**KEY, "n": 1}
     assert history.key_history("op0", key=KEY)["n"].tolist() == [0, 1]
     assert history.key_history(key=KEY, ancestors=True)["n"].tolist() == [0, 1]
-    assert history.life(key={"table": "table of a"})["epoch"].tolist() == [0, 1]
+    assert history.key_history(key={"table": "table of a"})["epoch"].tolist() == [0, 1]
 
 
 def test_a_key_mapping_is_accepted_by_conditions(history: History) -> None:

@@ -82,7 +82,7 @@ def test_a_window_can_be_given_in_many_ways(history: History, window: Any) -> No
     assert table.lookup(window=window, user="u1") == ROW
     assert table.lookup_many([{"window": window, "user": "u1"}])["n"].tolist() == [3]
     assert history.key_history("op0", window=window, user="u1")["n"].tolist() == [1, 2, 3]
-    assert history.life(window=window, user="u1")["n"].tolist() == [1, 2, 3]
+    assert history.key_history(window=window, user="u1")["n"].tolist() == [1, 2, 3]
     assert history.first("n = 2", table="op0", window=window) == 2
     assert history.when("n = 2", table="op0", window=window, user="u1")["held_until"].tolist() == [3]
     with history.watch("n > 9", print, table="op0", interval=60, window=window) as watch:

@@ -27,7 +27,7 @@ STATES: list[State | None] = [{"a": 1}, {"a": 1, "b": 2, "c": 3}, {"c": 3}, {"a"
 
 
 def known(history: History) -> list[int | None]:
-    """What the manifest and the index say together, without reading anything."""
+    """Return the counts in the manifest and the index, without reading anything."""
     return [rows.get("op0") for rows in history.epochs()["rows"]]
 
 

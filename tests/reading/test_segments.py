@@ -91,7 +91,7 @@ def test_a_key_is_read_from_the_files_that_have_it(history: History, monkeypatch
 
 
 def test_growth_counts_every_epoch_part_by_part(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was counted stays known after the parts are gone."""
+    """The counts stay known after the parts are gone."""
     monkeypatch.setattr(captured_query, "_SOON_READ", -1)
     monkeypatch.setattr(segments, "_MOST_VALUES", 0)
     assert history.growth()["rows"].tolist() == list(range(1, 41))
@@ -234,5 +234,5 @@ def test_compact_sorts_what_is_not_sorted(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def all_of(rows: pa.Table, _stands: int) -> pa.Table:
-    """What a commit writes."""
+    """Return the rows that a commit writes."""
     return rows

@@ -1,4 +1,4 @@
-"""When a condition held: the first epoch, and spans overall and per key, against brute force."""
+"""Spans in which a condition held: the first epoch, overall and per key, against brute force."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class LineServer:
                     self._connected.notify_all()
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """What Spark reads of it."""
+        """Return its lines as Spark reads them."""
         return spark.readStream.format("socket").option("host", "127.0.0.1").option("port", self.port).load()
 
     def send(self, lines: Iterable[str], connections: int = 1) -> None:

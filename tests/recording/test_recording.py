@@ -51,7 +51,7 @@ def until_there(recording: Path, count: int) -> None:
 
 
 def read_of(frame: DataFrame, folder: Path) -> list[Any]:
-    """What the next run of a query that reads what is there gets."""
+    """Return the rows that the next run of a query reads of what is there."""
     found: list[Any] = []
     writer = frame.writeStream.foreachBatch(lambda rows, _: found.extend(rows.toPandas().to_dict("records")))
     writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start().awaitTermination()

@@ -50,7 +50,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def reader(place: Place, tasks: int = 2) -> RecordedReader:
-    """What Spark asks."""
+    """Return the reader that Spark would use."""
     return RecordedReader(place, StructType().add("value", LongType()), tasks)
 
 

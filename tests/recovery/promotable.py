@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def kept(self) -> Path:
-        """Where a promotion keeps the old checkpoint."""
+        """The path under which a promotion keeps the old checkpoint."""
         return self.over.with_name(f"{self.over.name}.before-promotion-1")
 
     @property

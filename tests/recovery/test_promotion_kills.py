@@ -81,7 +81,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, kill_at: int, *, exchange: bool) -> I
 
 
 def is_promoted(pair: Pair) -> bool:
-    """Whether the checkpoint holds the fork's state."""
+    """Return whether the checkpoint holds the fork's state."""
     return switch.promotion_of(str(pair.over), None) is not None
 
 
@@ -190,7 +190,7 @@ def test_a_process_that_still_promotes_is_waited_for(
 def test_a_checkpoint_made_in_between_is_an_error(
     spark: SparkSession, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where folders cannot be exchanged, a query may start from nothing between two renames; nothing is overwritten."""
+    """If folders cannot be exchanged, a query may start from nothing between two renames; nothing is overwritten."""
     killed_before(pair, spark, monkeypatch, "swap")
     work = pair.over.with_name(f"{pair.over.name}.promotion")
     pair.over.rename(work / "aside")

@@ -1,4 +1,4 @@
-"""What a condition may take, whatever it says: so much time, and so much memory."""
+"""Any condition is limited in time and memory."""
 
 from __future__ import annotations
 

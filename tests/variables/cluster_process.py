@@ -59,12 +59,12 @@ def main(folder: Path, temporary: Path) -> None:
 
 
 def secrets() -> list[str]:
-    """What only the driver and its tasks may know."""
+    """Return the secrets of the driver and its tasks."""
     return [line for line in own_key().private.decode().splitlines() if "PRIVATE" not in line]
 
 
 def kept(spark: SparkSession, query: StreamingQuery) -> dict[str, str]:
-    """What Spark keeps and shows of a session and of a query, by its place."""
+    """Return what Spark keeps and shows of a session and of a query, by its place."""
     execution: Any = query._jsq.streamingQuery().lastExecution()
     context = spark.sparkContext
     found = {

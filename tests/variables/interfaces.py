@@ -332,7 +332,7 @@ def from_a_source(stream: DataFrame, variables: Variables) -> DataFrame:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task wrote."""
+    """The file that a task wrote."""
 
     path: str
 
@@ -364,7 +364,7 @@ def note(folder: Path | str, interface: str, epoch: int, seen: Any) -> None:
 
 
 def noted(folder: Path, interface: str) -> dict[int, int]:
-    """What was written down for an interface, by epoch."""
+    """Return what was written down for an interface, by epoch."""
     return {int(file.stem): json.loads(file.read_text()) for file in (folder / interface).iterdir()}
 
 

@@ -51,7 +51,7 @@ class Failure(Exception):  # noqa: N818 (of an attempt)
 
 @dataclass(frozen=True)
 class Life:
-    """What one process does, from its start until it is killed.
+    """The work of one process, from its start until it is killed.
 
     Attributes:
         folder: where everything is.
@@ -93,7 +93,7 @@ class Life:
         return int.from_bytes(digest[:7], "big") / 2**56
 
     def is_over(self, point: str, query: str, epoch: int) -> bool:
-        """Whether the process is killed at a point of an epoch."""
+        """Return whether the process is killed at a point of an epoch."""
         return (self.point, self.query) == (point, query) and epoch >= self.epoch
 
 

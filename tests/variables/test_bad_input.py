@@ -1,4 +1,4 @@
-"""What is no variable, no value and no place for one is a clear error, and nothing is written."""
+"""Invalid variables, values and stores are clear errors, and nothing is written."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ RIGHT: dict[str, list[Any]] = {
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Whether two values are equal, not-a-number to itself."""
+    """Return whether two values are equal; NaN equals itself."""
     return bool(found == expected) or repr(found) == repr(float(expected))
 
 

@@ -27,7 +27,7 @@ OPERATORS, PARTITIONS = ("a0", "b1"), range(2)
 
 
 class Crash(Exception):  # noqa: N818 (of the process that merges)
-    """What the process that merges dies of."""
+    """The error that ends the process that merges."""
 
 
 @dataclass(frozen=True)
@@ -323,12 +323,12 @@ NUMBERS = st.lists(st.integers(-1000, 1000), min_size=1, max_size=40)
 
 
 def mean_and_variance(values: list[int]) -> dict[str, float]:
-    """What the merge ``moments`` must return."""
+    """Return the value that the merge ``moments`` must return."""
     return {"n": len(values), "mean": statistics.fmean(values), "variance": statistics.pvariance(values)}
 
 
 def per_key(values: list[int], entry: Callable[[list[int]], int]) -> dict[int, int]:
-    """What a merge of maps must return, for maps of one entry each."""
+    """Return the value that a merge of maps must return, for maps of one entry each."""
     return {key: entry([value for value in values if value % 3 == key]) for key in {value % 3 for value in values}}
 
 

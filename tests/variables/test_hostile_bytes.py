@@ -60,7 +60,7 @@ def version(name: str) -> tuple[Declaration, bytes]:
 
 
 def read(declaration: Declaration, data: bytes) -> Any:
-    """What a version holds, and the value."""
+    """Return a version's entry, and its value."""
     entry = decoded_version(7, data, declaration, with_state=True, what="Version 7")
     return entry, declaration.merging.value(entry.state)
 

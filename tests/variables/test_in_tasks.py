@@ -1,4 +1,4 @@
-"""What workers and the driver keep between tasks never gets into another task, query or run."""
+"""Nothing that workers and the driver keep between tasks gets into another task, query or run."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 class Left:
-    """What both queries have left: their checkpoints, the store, and what the tasks wrote down."""
+    """The traces of both queries: their checkpoints, the store, and the notes of their tasks."""
 
     def __init__(self, life: Life) -> None:
         self.life = life
@@ -136,12 +136,12 @@ class Left:
 
     @cached_property
     def lines(self) -> list[dict[str, Any]]:
-        """What tasks wrote down, also those that failed."""
+        """The notes of all tasks, also of those that failed."""
         with Path(self.life.folder, "seen").open(encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
     def seen(self) -> Iterator[tuple[str, int, dict[str, Any]]]:
-        """What tasks of committed epochs saw."""
+        """Yield what tasks of committed epochs saw."""
         last = {query: epochs[-1] for query, epochs in self.committed.items()}
         for line in self.lines:
             if "versions" in line and line["epoch"] <= last.get(line["query"], -1):
@@ -149,7 +149,7 @@ class Left:
 
     @cached_property
     def offsets(self) -> dict[tuple[str, int], tuple[int, Binding]]:
-        """How many rows a query has read with an epoch, and what the epoch is bound to."""
+        """The rows that a query has read by each epoch, and the binding of the epoch."""
         found = {}
         for query, epochs in self.committed.items():
             for epoch in epochs:
@@ -173,7 +173,7 @@ class Left:
         return rows * (rows - 1) // 2
 
     def figures(self, killed: Counter[str]) -> dict[str, Any]:
-        """What was done, for a table."""
+        """Return the figures of the run, for a table."""
         fates = Counter(line["fate"] for line in self.lines if line["fate"] and "versions" not in line)
         return {
             "seed": SEED,

@@ -1,4 +1,4 @@
-"""Which Redis server gets the password, and over what."""
+"""The password goes to the right Redis servers only, over the right connections."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_a_value_sets_it(limited: Shell) -> None:
     ],
 )
 def test_values_are_json_or_text(bare_shell: Shell, type_: str, written: str, value: object) -> None:
-    """What is no JSON is a string, and what is set as text is that text."""
+    """A value that is no JSON is a string, and a value that is set as text is that text."""
     bare_shell.run(f"%shared x --type {type_} --init {written}")
     assert bare_shell.run("%shared x") == value
     bare_shell.run(f"%shared x {written}")

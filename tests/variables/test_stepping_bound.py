@@ -104,7 +104,7 @@ def recorded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> R
 
 
 def seen(spark: SparkSession, checkpoint: Path | str, epoch: int) -> dict[int, list[Any]]:
-    """What the rows of each input file saw, as the state at an epoch has it."""
+    """Return what the rows of each input file saw, according to the state at an epoch."""
     reader = spark.read.format("statestore").option("batchId", epoch).load(str(checkpoint))
     return {row.key[0]: [*row.value] for row in reader.select("key", "value").collect()}
 

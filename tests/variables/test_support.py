@@ -38,7 +38,7 @@ def table(heading: str) -> list[list[str]]:
 
 
 def test_the_guide_has_each_interface() -> None:
-    """What it says of reading and contributing is what is tested here."""
+    """Its table of reading and contributing has the interfaces that are tested here."""
     tested = {name: ("yes", "yes" if contributes else "no") for name, contributes in INTERFACES.items()}
     told = {row[0].replace("`", ""): (row[1], row[2]) for row in table("Who can use a variable")}
     assert told == tested
@@ -47,7 +47,7 @@ def test_the_guide_has_each_interface() -> None:
 
 
 def seen_in(history: History, case: Case, folder: Path) -> dict[str, dict[int, set[int]]]:
-    """What was seen at each interface in each epoch."""
+    """Return what was seen at each interface in each epoch."""
     found: dict[str, dict[int, set[int]]] = {}
     for row in history.live().table().to_arrow().to_pylist():
         key, count, *values = (
@@ -163,7 +163,7 @@ def started(run: Run, query: Query, shared: tuple[SharedVariable, ...]) -> Histo
 
 
 def answers(history: History, query: Query) -> dict[str, Any]:
-    """What a history says of its newest epochs: results, inputs, and the input behind a change."""
+    """Return a history's answers about its newest epochs: results, inputs, and the input behind a change."""
     found: dict[str, Any] = {"captured": history.captured()}
     try:
         found["result"] = sorted(map(repr, history.at(1).result().to_arrow().to_pylist()))

@@ -183,7 +183,7 @@ def test_a_driver_that_is_gone_is_an_error(spark: SparkSession, tmp_path: Path) 
 
 
 def test_stores_share_a_server_under_prefixes(redis: RedisProcess) -> None:
-    """What comes after # keeps them apart."""
+    """The prefix after # keeps them apart."""
     transport_at(f"{redis.address}#one").put(GROUP, "0", b"1")
     assert transport_at(f"{redis.address}#two").names(GROUP) == []
 

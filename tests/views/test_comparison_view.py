@@ -1,4 +1,4 @@
-"""What the comparison view shows for two timelines, tested without a browser."""
+"""Comparison views of two timelines, without a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the debugger view shows and does, over a session that needs no Spark."""
+"""The debugger view, over a session that needs no Spark."""
 
 from __future__ import annotations
 

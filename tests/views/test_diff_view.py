@@ -87,7 +87,7 @@ def test_a_diff_without_numbers_opens_in_the_order_of_keys(tmp_path: Path) -> No
 
 
 def test_labels_of_movers_have_the_parts_of_the_key_that_differ(tmp_path: Path) -> None:
-    """What all have in common is said once, and the tooltip has the whole key."""
+    """The common part is shown once, and the tooltip has the whole key."""
     columns = {"window": WINDOW, "user": pa.string(), "n": pa.int64()}
     written = Written(tmp_path, "q", {"op0": (columns, 2)})
     for numbers in ((1, 1), (3, 9)):

@@ -1,4 +1,4 @@
-"""What the view of late rows shows, tested without a browser or Spark."""
+"""The view of late rows, without a browser or Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASON = "The input of epoch 2 of q has changed: <b>file</b> is gone."
 
 
 def frame(count: int = 5, *, missing: int | None = 2, drops: bool = True) -> pd.DataFrame:
-    """A frame as ``late_rows`` returns it: epoch n drops n of 100 rows, the latest of them n minutes late."""
+    """A frame as ``late_counts`` returns it: epoch n drops n of 100 rows, the latest of them n minutes late."""
     minutes = [pd.Timedelta(minutes=epoch * drops) for epoch in range(count)]
     known = [epoch != missing for epoch in range(count)]
     columns: dict[str, tuple[str, list[Any]]] = {

@@ -216,7 +216,7 @@ def owned(path: Path) -> Iterator[Server]:
 
 
 def why_not(visitor: Visitor) -> str:
-    """Why a browser sees no input behind changes."""
+    """Return the reason why a browser sees no input behind changes."""
     with Tab(visitor) as tab:
         return str(tab.shown()["why_not"])
 

@@ -56,7 +56,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def running(store: Store) -> Iterator[Statements]:
-    """What runs statements over the store."""
+    """The runner of statements over the store."""
     running = Statements(store)
     yield running
     running.close()
@@ -216,7 +216,7 @@ def test_the_address_of_a_statement_shows_its_result(visitor: Visitor) -> None:
 
 @pytest.mark.slow
 def test_a_statement_that_is_run_is_in_the_address(visitor: Visitor) -> None:
-    """What is wrong with one is said in the tab."""
+    """The tab shows a statement's error."""
     with Tab(visitor, "?query=delays&section=sql") as tab:
         assert tab.shown(part="relations")["selection"]["sql"] == ""
         seen = answered(tab, tab.do("run", "SELECT nothing FROM delays"))

@@ -1,4 +1,4 @@
-"""What the query dashboard shows from a store alone, tested without Spark and without a browser."""
+"""The query dashboard of a store alone, without Spark and without a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a saved notebook holds of a view: the picture that was drawn last, not the one that was displayed first."""
+"""A saved notebook holds the picture of a view that was drawn last, not the one that was displayed first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the views of shared variables show, and what the slider sets; without a browser or Spark."""
+"""The views of shared variables, and the values that the slider sets, without a browser or Spark."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shown(variable: SharedVariable | History, **arguments: Any) -> ChartsAndWord
 
 
 def points(drawn: ChartsAndWords, chart: int = 0) -> list[tuple[Any, Any]]:
-    """Where a plot's values begin to hold, and the values."""
+    """Return the epochs or versions at which a plot's values begin to hold, and the values."""
     return [(row["from"], row["y"]) for row in drawn.charts[chart].rows if row.get("dot") is not None]
 
 
@@ -248,7 +248,7 @@ def test_only_the_newest_versions_are_read_and_drawn(tmp_path: Path, monkeypatch
 
 
 def place(slider: VariableSlider) -> float:
-    """Where the slider is, as a page draws it."""
+    """Return the slider's position, as a page draws it."""
     return float(slider.model.drawing(slider.selection).message["value"])
 
 
@@ -258,7 +258,7 @@ def move(slider: VariableSlider, to: object) -> None:
 
 
 def test_a_slider_sets_the_variable(limit: SharedVariable, query: BoundQuery) -> None:
-    """What a person chooses is a version; the words say which, by whom, and which epoch saw it first."""
+    """A value that a person chooses is a version; the words say which, by whom, and which epoch saw it first."""
     slider = VariableSlider(limit, 0, 120, query=query.history)
     assert (slider.value, place(slider)) == (45.0, 45.0)
     assert "limit = 45: version 1" in repr(slider)
@@ -374,7 +374,7 @@ def test_a_variables_history_shows_the_view_of_the_variable(limit: SharedVariabl
 def test_the_magic_shows_a_slider_of_the_notebooks_own_variable(
     bare_shell: Shell, limit: SharedVariable, query: BoundQuery
 ) -> None:
-    """What it or the magic sets is no conflict with setting it in a cell; another notebook's value still is."""
+    """Values that it or the magic sets do not conflict with a value set in a cell; another notebook's value does."""
     bare_shell.names["limit"] = limit
     slider = bare_shell.run(f"%shared limit --slider 0 120 --query delays --store {limit.store}")
     assert isinstance(slider, VariableSlider)

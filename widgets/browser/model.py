@@ -273,8 +273,8 @@ class StateBrowser(View[BrowserSelection]):
         UnknownEpochError: the epoch was not captured.
 
     Example:
-        >>> StateBrowser(store["delays"])  # doctest: +SKIP
-        delays: table op0 · epoch 41 (captured: 0–41) · 34 rows · +0 ~5 −0 since epoch 40
+        >>> StateBrowser(store["delays"])
+        delays: table result · epoch 61 (captured: 0–61) · 5 rows · +0 ~5 −0 since epoch 60 · committed ...
     """
 
     def __init__(self, history: History, table: str | None = None, *, epoch: int | None = None) -> None:

@@ -177,8 +177,8 @@ class QueryDashboard(View[DashboardSelection]):
         InvalidArgumentError: ``query`` is not a running query, or not the query of the history.
 
     Example:
-        >>> QueryDashboard(store["delays"])  # doctest: +SKIP
-        delays: epoch 41 · committed 2026-03-01 12:00:00 +00:00 · state 34 rows · changed 5 rows
+        >>> QueryDashboard(store["delays"])
+        delays: epoch 61 · committed ... · state 5 rows · changed 5 rows · log of op0 ... on disk · ...
     """
 
     def __init__(self, history: History, query: Any = None, *, table: str | None = None) -> None:

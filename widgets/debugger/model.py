@@ -161,7 +161,7 @@ class Debugger(View[DebuggerSelection]):
         session: what ``ss.Checkpoint(…).debug(…)`` returned.
 
     Example:
-        >>> Debugger(ss.Checkpoint("checkpoints/delays").debug(build, at=12))  # doctest: +SKIP
+        >>> Debugger(ss.Checkpoint("checkpoints/delays").debug(build_query, at=12))
         debug_delays: at epoch 12 · forked from delays after epoch 12
     """
 
@@ -181,7 +181,8 @@ class Debugger(View[DebuggerSelection]):
             Whether nothing runs any more.
 
         Example:
-            >>> debugger.wait(timeout=60)  # doctest: +SKIP
+            >>> debugger = Debugger(session)
+            >>> debugger.wait(timeout=60)
             True
         """
         return self._driven.worker.wait(timeout)

@@ -353,8 +353,8 @@ class DiffView(View[DiffSelection]):
         InvalidArgumentError: an epoch is invalid.
 
     Example:
-        >>> DiffView(store["delays"], 10, 12)  # doctest: +SKIP
-        delays: table op0 · epoch 10 → 12 · +3 ~412 −1 (added, changed, removed) · 1,020 → 1,022 rows
+        >>> DiffView(store["delays"], 10, 12)
+        delays: table result · epoch 10 → 12 · +0 ~5 −0 (added, changed, removed) · 5 → 5 rows
     """
 
     def __init__(

@@ -297,8 +297,8 @@ class KeyHistoryView(View[KeySelection]):
         UnknownEpochError: the epoch to explain was not captured.
 
     Example:
-        >>> KeyHistoryView(store["delays"], "op0", {"carrier": "HA", "origin": "JFK"})  # doctest: +SKIP
-        delays: table op0 · key carrier HA, origin JFK · 31 changes · changed at epoch 40 (input) · in the state now
+        >>> KeyHistoryView(store["delays"], "op0", {"carrier": "HA", "origin": "JFK"})
+        delays: table op0 · key carrier HA, origin JFK · 62 changes · changed at epoch 61 (input) · in the state now
     """
 
     def __init__(

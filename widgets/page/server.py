@@ -241,9 +241,9 @@ def serve(
             or the certificate cannot be used.
 
     Example:
-        >>> with serve("store") as server:  # doctest: +SKIP
+        >>> with serve("store") as server:
         ...     print(server.url)
-        http://127.0.0.1:43211/?token=…
+        http://127.0.0.1:.../?token=...
     """
     origin = None if allow_origin is None else _origin(allow_origin)
     if token == "" and (host not in LOCAL or origin is not None):

@@ -200,8 +200,8 @@ class Timeline(View[TimelineSelection]):
         InvalidArgumentError: the window is none of these.
 
     Example:
-        >>> Timeline(store["delays"])  # doctest: +SKIP
-        delays: 41 epochs captured · newest 40, committed 2026-03-01 12:00:00 +01:00 · input rows 812 · state rows 34
+        >>> Timeline(store["delays"])
+        delays: 62 epochs captured · newest 61, committed ... · state rows 5 · changes 5 · ...
     """
 
     def __init__(self, history: History, *, window: int | None = WINDOWS[-1], count_rows: bool = False) -> None:

@@ -156,8 +156,8 @@ class VariableView(View[NoSelection]):
         InvalidArgumentError: one of them is something else.
 
     Example:
-        >>> VariableView(limit, query=store["delays"])  # doctest: +SKIP
-        limit: limit is 45: version 3, set by ana@host:4711, 2026-03-01 12:00:00 +01:00. delays saw it from epoch 12 on.
+        >>> VariableView(limit, query=store["delays"])
+        limit: limit is 45: version 1, set by ...@..., ... No captured epoch of delays was bound to it.
     """
 
     def __init__(self, variable: SharedVariable | History, *, query: Query | None = None) -> None:

@@ -170,8 +170,8 @@ class VariableSlider(View[NoSelection]):
         InvalidArgumentError: the variable is no such number, or the ends are not in order.
 
     Example:
-        >>> VariableSlider(limit, 0, 120, query=delays)  # doctest: +SKIP
-        limit = 45.0: version 3, set 2026-03-01 12:00:00 +01:00 by ana@host:4711 · delays saw it from epoch 12 on
+        >>> VariableSlider(limit, 0, 120, query=delays)
+        limit = 45: version 1, set ... by ...@... · no captured epoch of delays has seen it yet
     """
 
     model: SliderModel

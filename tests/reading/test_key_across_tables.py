@@ -1,10 +1,9 @@
-"""The life of a key, in one table and across all tables that share it."""
+"""The history of a key, in one table and across all tables that share it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from operators.processors import TRANSFORM
 from operators.running import Run
@@ -46,19 +45,16 @@ def test_the_last_column_of_a_key_history_is_the_cause(history: History) -> None
     assert set(found["cause"]) == {"unknown"}
 
 
-def test_a_life_in_one_table_equals_its_key_history(history: History) -> None:
-    """It has the table's name in addition, and its own column order."""
-    found = history.life(key="a")
-    assert list(found.columns) == ["epoch", "table", "change", "cause", "committed_at", "value"]
-    alone = history.key_history(key="a")
-    pd.testing.assert_frame_equal(found[["epoch", "change", "value"]], alone[["epoch", "change", "value"]])
-    assert history.life(key="nobody").empty
+def test_a_key_that_never_was_has_no_history(history: History) -> None:
+    """The frame has its columns and no rows."""
+    assert history.key_history(key="nobody").empty
 
 
 @pytest.mark.exhaustive
-def test_a_life_across_tables(remembered: History) -> None:
+def test_a_history_across_tables(remembered: History) -> None:
     """Every table whose key has the column is included, with all rows of the key by ascending epoch."""
-    found = remembered.life(k="k1")
+    found = remembered.key_history(k="k1")
+    assert [*found.columns[:4], found.columns[-1]] == ["epoch", "table", "change", "committed_at", "cause"]
     assert set(found["table"]) == {"op0_total", "op0_seen", "op0_by_kind", "op0_timers"}
     assert found["epoch"].is_monotonic_increasing
     assert {"_position", "kind", "even", "expiration_timestamp_ms", "tags"} < set(found.columns)
@@ -72,14 +68,14 @@ def test_a_life_across_tables(remembered: History) -> None:
 @pytest.mark.exhaustive
 def test_names_that_two_tables_use_for_different_types(remembered: History) -> None:
     """A column is identified by name and type, whichever table it is from."""
-    found = remembered.life(k="k1")
+    found = remembered.key_history(k="k1")
     with_n = set(found[found["n"].notna()]["table"])
     assert with_n == {"op0_total", "op0_by_kind"}
 
 
 def test_more_key_columns_narrow_the_tables(remembered: History) -> None:
     """Only tables whose key has all of the columns are included."""
-    found = remembered.life(k="k1", kind="r1")
+    found = remembered.key_history(k="k1", kind="r1")
     assert set(found["table"]) == {"op0_by_kind"}
     assert "kind" not in found.columns
 
@@ -87,14 +83,14 @@ def test_more_key_columns_narrow_the_tables(remembered: History) -> None:
 def test_an_unknown_key_column_error_lists_each_tables_key(remembered: History) -> None:
     """The right column can be chosen from the message."""
     with pytest.raises(UnknownColumnError, match=r"key column carrier\.(.|\n)*op0_seen: k, _position"):
-        remembered.life(carrier="UA")
+        remembered.key_history(carrier="UA")
     with pytest.raises(UnknownColumnError, match="kind, _position together"):
-        remembered.life(kind="r1", _position=0)
+        remembered.key_history(kind="r1", _position=0)
     with pytest.raises(InvalidArgumentError, match="value for at least one key column"):
-        remembered.life()
+        remembered.key_history()
 
 
 def test_a_store_without_recorded_operators(tmp_path: Path) -> None:
     """Its causes are unknown, and nothing else is missing."""
     write(tmp_path, STATES)
-    assert ss.open_store(tmp_path)["q"].life(key="b")["cause"].unique().tolist() == ["unknown"]
+    assert ss.open_store(tmp_path)["q"].key_history(key="b")["cause"].unique().tolist() == ["unknown"]
