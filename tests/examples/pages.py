@@ -48,7 +48,6 @@ def run(page: Path, world: World) -> int:
         for example in document.examples():
             with suppress(SkipTest):  # of a block that a comment skips, with the reason
                 example.evaluate()
-            example.evaluate()
     return ran
 
 
