@@ -177,14 +177,16 @@ class Folder:
         found = _listing(self.path)
         for path, _ in sorted(found - self._listed, reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
-        for path, modified in sorted(self._listed - found):
+        for path, version in sorted(self._listed - found):
             original = self._original / path.relative_to(self.path)
-            path.mkdir() if modified is None else shutil.copy2(original, path)
+            shutil.copy2(original, path) if version else path.mkdir()
+        self._listed = _listing(self.path)
 
 
-def _listing(folder: Path) -> set[tuple[Path, int | None]]:
-    """Return the files with their modification times, and the folders with None."""
-    return {(path, path.stat().st_mtime_ns if path.is_file() else None) for path in folder.rglob("*")}
+def _listing(folder: Path) -> set[tuple[Path, tuple[int, ...]]]:
+    """Return the files and folders, and what tells a file from others of its path."""
+    found = [(path, path.stat()) for path in folder.rglob("*")]
+    return {(path, (at.st_ino, at.st_mtime_ns) if path.is_file() else ()) for path, at in found}
 
 
 @pytest.fixture(scope="session")
