@@ -1,4 +1,4 @@
-"""Pages that the tests do not run yet, each with what they need."""
+"""Pages whose examples the tests do not run yet, each with what they need."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path) -> Iterator[str]:
-    """Yield the Python blocks of a page that are not skipped."""
+    """Yield the Python blocks of a page, with those that are skipped."""
     parser = Sybil([CodeBlockParser("python", lambda _: None)])
     return (str(example.parsed) for example in parser.parse(page))
 
@@ -52,8 +52,7 @@ def run(page: Path, world: World) -> int:
 
 
 def run_block(example: Example) -> None:
-    """Run a block so that an error names its line, and, as in a notebook, what an expression returns is shown."""
+    """Run a block so that an error names its line. As in a notebook, the values of expressions are shown."""
     line = example.line + example.parsed.line_offset
     body = ast.parse("\n" * line + example.parsed, example.path).body
-    code = compile(ast.Interactive(body), example.path, "single", dont_inherit=True)
-    exec(code, example.namespace)
+    exec(compile(ast.Interactive(body), example.path, "single", dont_inherit=True), example.namespace)

@@ -6,8 +6,7 @@ import pytest
 
 from examples import pages
 from examples.docstrings import examples_of, modules, run
-from examples.spark_world import DOCSTRINGS, PAGES, SparkWorld, spark_folder, spark_world  # noqa: F401 - fixtures
-from examples.world import folder  # noqa: F401 - a fixture
+from examples.spark_world import DOCSTRINGS, PAGES, SparkWorld
 
 pytestmark = pytest.mark.slow
 
