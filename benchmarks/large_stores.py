@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from streamstate.snapshots.checkpoint.operators import EPOCH
+from streamstate.snapshots.checkpoint.state_tables import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, PUT, log_schema
 from streamstate.snapshots.store.delta import append_once, open_or_create
 from streamstate.snapshots.store.delta.maintenance import merge_small_files

@@ -19,7 +19,7 @@ from benchmarks.large_stores import QUERY, TABLE
 from benchmarks.long_store import bytes_written, write_long_store
 from benchmarks.plot import publish
 from streamstate.reports import History
-from streamstate.snapshots.checkpoint.operators import EPOCH
+from streamstate.snapshots.checkpoint.state_tables import EPOCH
 from streamstate.snapshots.store.delta.commits import required
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import Layout

@@ -13,7 +13,7 @@ from streamstate.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamstate.snapshots.capture.feed import Verify
+    from streamstate.snapshots.capture.change_feed import Verify
     from streamstate.state_inspect import History
 
 SEEN = "other users of this machine can see it in the list of processes"

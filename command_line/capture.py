@@ -27,7 +27,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from streamstate.snapshots.capture.memory import keep_pandas_out
+    from streamstate.snapshots.capture.allocator_settings import keep_pandas_out
 
     keep_pandas_out()
     from streamstate.snapshots.capture.capture import capture

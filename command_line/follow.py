@@ -67,7 +67,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from streamstate.snapshots.capture.memory import keep_pandas_out, set_plain_memory
+    from streamstate.snapshots.capture.allocator_settings import keep_pandas_out, set_plain_memory
 
     _give_way(given.nice)
     set_plain_memory(on=True)  # this process is ours; before deltalake and pyarrow are imported

@@ -50,7 +50,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json
 
 def print_table(table: pa.Table, *, as_json: bool) -> None:
     """Print the rows of an Arrow table, as :func:`print_rows`."""
-    from streamstate.state_inspect.rows import row_tuples
+    from streamstate.state_inspect.python_rows import row_tuples
 
     print_rows(table.column_names, row_tuples(table), as_json=as_json)
 

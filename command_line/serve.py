@@ -111,7 +111,7 @@ def token(given: argparse.Namespace) -> str | None:
 def _run(given: argparse.Namespace) -> int:
     """Serve until interrupted or terminated."""
     require_extra("notebook")
-    from streamstate.snapshots.capture.memory import set_plain_memory
+    from streamstate.snapshots.capture.allocator_settings import set_plain_memory
 
     set_plain_memory(on=True)  # this process is ours; before deltalake and pyarrow are imported
     from streamstate.state_inspect import open_store

@@ -47,7 +47,7 @@ set_progress_display(_display)
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register the magics: ``%load_ext streamstate``."""
     require_extra("notebook")
-    from streamstate.snapshots.capture.memory import set_plain_memory
+    from streamstate.snapshots.capture.allocator_settings import set_plain_memory
 
     # First, because deltalake and pyarrow, which the magics import, read their settings when they are loaded.
     set_plain_memory(on=shell.config.get("StreamState", {}).get("plain_memory", True))
@@ -59,7 +59,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Stop captures and remove the magics; the Spark session stays: ``%unload_ext streamstate``."""
     from streamstate.extension import unload
-    from streamstate.snapshots.capture.memory import set_plain_memory
+    from streamstate.snapshots.capture.allocator_settings import set_plain_memory
 
     unload(shell)
     set_plain_memory(on=False)

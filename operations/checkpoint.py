@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamstate.operations.fork import Fork
     from streamstate.operations.new_checkpoint.migrate import TableMapping
     from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping
-    from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+    from streamstate.operations.new_checkpoint.written_checkpoint import WrittenCheckpoint
     from streamstate.operations.promotion import Promotion
     from streamstate.operations.rescaling.advice import RescaleAdvice
     from streamstate.operations.rescaling.rescale import RescaleReport
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from streamstate.replay.stepping.step_report import StepReport
     from streamstate.snapshots.calls.checks import BuildQuery
     from streamstate.snapshots.calls.progress_callback import ProgressCallback
+    from streamstate.snapshots.capture.change_feed import Verify
     from streamstate.snapshots.capture.epoch_commit import CaptureReport
-    from streamstate.snapshots.capture.feed import Verify
     from streamstate.snapshots.capture.follow import Capture, OnPass
-    from streamstate.snapshots.capture.plan import Every
+    from streamstate.snapshots.capture.pass_plan import Every
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
     from streamstate.state_inspect import Store
     from streamstate.variables.shared_variable import SharedVariable

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamstate.snapshots.calls.html import Html, head, table, tag, td
-from streamstate.state_inspect.values import Cell
-from streamstate.state_inspect.values import cell as value_cell
+from streamstate.state_inspect.cell_text import Cell
+from streamstate.state_inspect.cell_text import cell as value_cell
 
 _ROOT = ".streamstate-report.streamstate-report"
 """Twice, to take precedence over JupyterLab's own styles of tables."""

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from streamstate.errors import InvalidArgumentError, RescaleError, UnsupportedStateError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.operators import StateSource
+from streamstate.snapshots.checkpoint.state_tables import StateSource
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
 from streamstate.snapshots.spark.state_reader import StateReader
 

@@ -25,7 +25,7 @@ from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.registry import Lineage
-from streamstate.state_inspect.differences.causes import Causes
+from streamstate.state_inspect.causes.causes import Causes
 from streamstate.state_inspect.temporal_index.index import Index, row_counts
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 from streamstate.state_inspect.temporal_index.loading import loading_part

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streamstate.snapshots.store.changelog import operator_of
-from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
+from streamstate.state_inspect.causes.causes import TIMEOUT, TIMER, TTL
+from streamstate.state_inspect.cell_text import plain
+from streamstate.state_inspect.python_rows import python_values
 from streamstate.state_inspect.results.results import state_of
-from streamstate.state_inspect.rows import python_values
 from streamstate.state_inspect.unix_time import from_microseconds
-from streamstate.state_inspect.values import plain
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.captured_query import CapturedQuery

@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.snapshots.calls.html import Html
-from streamstate.state_inspect.rows import python_values
-from streamstate.state_inspect.values import cell, plain
+from streamstate.state_inspect.cell_text import cell, plain
+from streamstate.state_inspect.python_rows import python_values
 
 if TYPE_CHECKING:
     import polars

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streamstate.operations.new_checkpoint.log_texts import Offset
-    from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+    from streamstate.operations.new_checkpoint.written_checkpoint import WrittenCheckpoint
     from streamstate.snapshots.calls.progress_callback import ProgressCallback
 
 

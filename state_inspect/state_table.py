@@ -19,7 +19,7 @@ from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.frames import to_pandas, to_polars
 from streamstate.state_inspect.keys.key_rows import Keys, rows_of_keys
 from streamstate.state_inspect.keys.table_key import TableKey
-from streamstate.state_inspect.rows import records
+from streamstate.state_inspect.python_rows import records
 from streamstate.state_inspect.sql.condition_policy import CheckedCondition, checked_condition, condition_failed
 from streamstate.state_inspect.temporal_index.index import Index, as_arrow, rows_at
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at

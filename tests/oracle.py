@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from streamstate.reports import History, StateTable
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.operators import StateSource, listed_stores, sources_of
+from streamstate.snapshots.checkpoint.state_tables import StateSource, listed_stores, sources_of
 
 _SIDES = {"left", "right"}
 _JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"

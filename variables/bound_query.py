@@ -16,12 +16,7 @@ from streamstate.snapshots.checkpoint.filesystem import files_for, local_path
 from streamstate.snapshots.checkpoint.fork_record import forked_from
 from streamstate.snapshots.spark.catalyst import source_name
 from streamstate.snapshots.spark.python_sources import register_source
-from streamstate.variables.contributions import begin_run
-from streamstate.variables.declaration import LATEST
-from streamstate.variables.declaring import declared_variable
-from streamstate.variables.in_tasks import QueryRun, is_local
-from streamstate.variables.shared_variable import SharedVariable
-from streamstate.variables.source import (
+from streamstate.variables.binding_source import (
     BRANCHES,
     CHECKPOINT,
     DECLARED,
@@ -32,6 +27,11 @@ from streamstate.variables.source import (
     declared_in,
     declared_option,
 )
+from streamstate.variables.contributions import begin_run
+from streamstate.variables.declaration import LATEST
+from streamstate.variables.declaring import declared_variable
+from streamstate.variables.in_tasks import QueryRun, is_local
+from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.transports.addresses import transport_at
 
 if TYPE_CHECKING:
@@ -200,8 +200,8 @@ def overridden(
     binding: Binding, values: Mapping[str, Any], variables: Mapping[str, SharedVariable], branch: str
 ) -> Binding:
     """Return a binding with other values for some variables, which become versions of a fork's own branch."""
+    from streamstate.variables.binding_source import begin_branch
     from streamstate.variables.in_tasks import log_of
-    from streamstate.variables.source import begin_branch
 
     versions = dict(binding.versions)
     for name, value in values.items():

@@ -75,8 +75,8 @@ class BoundStep:
         """Merge what an epoch has contributed, into the fork's own branch."""
         if not self._variables:
             return
+        from streamstate.variables.binding_source import take_in_branch
         from streamstate.variables.in_tasks import log_of
-        from streamstate.variables.source import take_in_branch
 
         planned = self.fork.planned(epoch)
         query = self.fork.query_id

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from streamstate.errors import InvalidArgumentError, InvalidNameError, VariableError
 from streamstate.variables.declared_types import DeclaredType, declared_type
 from streamstate.variables.merge import Merge
-from streamstate.variables.merges import merge_of
+from streamstate.variables.named_merges import merge_of
 
 Access: TypeAlias = Literal["read-mostly", "write-mostly"]
 """The use of a variable by operators. One that is ``write-mostly`` is only contributed to: no epoch waits for it."""

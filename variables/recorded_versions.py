@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.snapshots.checkpoint.bindings import relation_of
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY, PARTITION
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, NO_KEY, PARTITION
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, PUT, Operator, log_schema, state_at
 from streamstate.snapshots.store.delta import append_once, open_or_create
 from streamstate.snapshots.store.entries import Entry as ManifestEntry

@@ -214,7 +214,7 @@ class SharedVariable:
 
         from streamstate.state_inspect import open_store
         from streamstate.state_inspect.frames import as_column
-        from streamstate.state_inspect.rows import row_tuples
+        from streamstate.state_inspect.python_rows import row_tuples
 
         self.record()
         with_values = open_store(self.store, storage_options=self._options)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import require_extra
 
 if TYPE_CHECKING:
-    from streamstate.widgets.browser.model import StateBrowser
     from streamstate.widgets.comparison import ComparisonView
     from streamstate.widgets.dashboard.model import QueryDashboard
     from streamstate.widgets.debugger.model import Debugger
@@ -28,9 +27,10 @@ if TYPE_CHECKING:
     from streamstate.widgets.late_rows import LateRowsView
     from streamstate.widgets.model import Focus
     from streamstate.widgets.overview import StoreOverview
+    from streamstate.widgets.state_browser.model import StateBrowser
     from streamstate.widgets.timeline.model import Timeline
     from streamstate.widgets.variables.model import VariableView
-    from streamstate.widgets.variables.slider import VariableSlider
+    from streamstate.widgets.variables.variable_slider import VariableSlider
     from streamstate.widgets.view import View, close_all, link
 
 __all__ = [

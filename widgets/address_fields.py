@@ -32,7 +32,7 @@ def address_parts(selection: Any) -> dict[str, str]:
     """Return the fields that an address keeps, as text, without those that have their default.
 
     Example:
-        >>> from streamstate.widgets.browser.actions import BrowserSelection
+        >>> from streamstate.widgets.state_browser.actions import BrowserSelection
         >>> address_parts(BrowserSelection(page=2, order_by="mean", descending=True, epoch=3))
         {'page': '2', 'order_by': 'mean', 'descending': '1'}
     """
@@ -47,7 +47,7 @@ def restored(selection: S, parts: Mapping[str, str]) -> S:
     """Return a selection with the fields that an address kept. Missing and invalid ones get their defaults.
 
     Example:
-        >>> from streamstate.widgets.browser.actions import BrowserSelection
+        >>> from streamstate.widgets.state_browser.actions import BrowserSelection
         >>> restored(BrowserSelection(page=7), {"order_by": "mean", "size": "3"}).size
         10
     """

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamstate.snapshots.calls.html import Html, joined, tag
-from streamstate.state_inspect.values import Cell
+from streamstate.state_inspect.cell_text import Cell
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.still import frame, sentences_and_figures, table
 

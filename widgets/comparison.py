@@ -12,8 +12,8 @@ import pandas as pd
 
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.calls.html import Html
-from streamstate.state_inspect.rows import records
-from streamstate.state_inspect.values import key_text, number
+from streamstate.state_inspect.cell_text import key_text, number
+from streamstate.state_inspect.python_rows import records
 from streamstate.widgets.chart import ADDED, CHANGED, REMOVED, STROKES, WHOLE, Chart, quantity
 from streamstate.widgets.model import ViewModel
 from streamstate.widgets.still import frame, sentences_and_figures

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from streamstate.errors import StreamStateError, UnknownTableError
 from streamstate.snapshots.calls.html import Html
 from streamstate.snapshots.store.consistent_read import consistent_read
-from streamstate.state_inspect.values import canonical
+from streamstate.state_inspect.cell_text import canonical
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History

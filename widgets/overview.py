@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.calls.html import Html, joined, tag
+from streamstate.state_inspect.cell_text import Cell, timestamp
 from streamstate.state_inspect.overview import QueryFacts, StoreFacts
-from streamstate.state_inspect.values import Cell, timestamp
 from streamstate.widgets.chart import ACCENT
 from streamstate.widgets.model import Drawing, Focus, ViewModel, first_row
 from streamstate.widgets.number_text import amount, size, span

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.snapshots.calls import html
 from streamstate.snapshots.calls.html import Content, Html, head, joined, paragraphs, tag
-from streamstate.state_inspect.values import Cell
+from streamstate.state_inspect.cell_text import Cell
 from streamstate.widgets.front import resource
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from streamstate.errors import StreamStateError
 from streamstate.snapshots.calls.html import tag
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.store.consistent_read import consistent_read
-from streamstate.state_inspect.values import timestamp
+from streamstate.state_inspect.cell_text import timestamp
 from streamstate.widgets import still
 from streamstate.widgets.export.saving import BUDGET, SaveReport, save
 from streamstate.widgets.live import hosts

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan, live_plan
+from streamstate.state_inspect.cell_text import Cell, canonical, cell, key_text
 from streamstate.state_inspect.frames import frame_tuples, with_values
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, interruptible
-from streamstate.state_inspect.values import Cell, canonical, cell, key_text
 from streamstate.widgets.number_text import amount
 from streamstate.widgets.still import STILL_COLUMNS, table, td
 

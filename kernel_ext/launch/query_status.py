@@ -70,7 +70,7 @@ def status_table(statuses: Iterable[QueryStatus]) -> SummaryTable:
 
 def caption() -> str:
     """Return the caption of a table of queries, with the time, because a saved notebook keeps the table."""
-    from streamstate.state_inspect.values import timestamp  # loads the engines that read state
+    from streamstate.state_inspect.cell_text import timestamp  # loads the engines that read state
 
     return f"Streaming queries at {timestamp(datetime.now(UTC).replace(microsecond=0))}"
 

@@ -15,7 +15,7 @@ from streamstate.errors import CaptureError, QueryError, StreamStateError, WaitT
 from streamstate.launch.query_status import QueryStatus, full_line, line_html, status_line
 from streamstate.operations.checkpoint import Checkpoint
 from streamstate.operations.supervision.restart_policy import BackOff, failure_of
-from streamstate.snapshots.capture.plan import CaptureInterval
+from streamstate.snapshots.capture.pass_plan import CaptureInterval
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streamstate.launch.launch import Launch
     from streamstate.operations.supervision.supervise import Supervised
     from streamstate.snapshots.capture.follow import Capture
-    from streamstate.snapshots.capture.plan import Every
+    from streamstate.snapshots.capture.pass_plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
     from streamstate.state_inspect import History
     from streamstate.variables.version_pump import VersionPump

@@ -15,7 +15,7 @@ from streamstate.launch.running import ACTIVE, RUNNING, Running
 from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
 from streamstate.operations.rescaling.rollback import recover_rescale
 from streamstate.snapshots.calls.checks import whole_number
-from streamstate.snapshots.capture.plan import CaptureInterval
+from streamstate.snapshots.capture.pass_plan import CaptureInterval
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.spark.connect import require_classic
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streamstate.operations.supervision.restart_policy import BackOff
-    from streamstate.snapshots.capture.plan import Every
+    from streamstate.snapshots.capture.pass_plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
     from streamstate.variables.shared_variable import SharedVariable
 

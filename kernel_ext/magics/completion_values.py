@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streamstate.snapshots.checkpoint.bindings import SHARED, relation_of
-from streamstate.snapshots.checkpoint.operators import EPOCH
+from streamstate.snapshots.checkpoint.state_tables import EPOCH
 
 if TYPE_CHECKING:
     from streamstate.magics.notebook_context import NotebookContext
@@ -189,7 +189,7 @@ def _key_values(history: History, table: str, column: str, begun: str) -> list[s
 def _beginning(values: Iterable[pa.Array], begun: str) -> set[str]:
     """Some texts of values that begin with a text; a window is written by its start."""
     from streamstate.state_inspect.keys.key_text import is_window, spelled
-    from streamstate.state_inspect.rows import python_values
+    from streamstate.state_inspect.python_rows import python_values
 
     found: set[str] = set()
     seen = 0

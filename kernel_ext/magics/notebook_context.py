@@ -13,8 +13,8 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, val
 from traitlets.config import Configurable
 
 from streamstate.errors import InvalidArgumentError, NotAStoreError, QueryError, UnknownQueryError
-from streamstate.snapshots.capture.memory import set_plain_memory
-from streamstate.snapshots.capture.plan import CaptureInterval
+from streamstate.snapshots.capture.allocator_settings import set_plain_memory
+from streamstate.snapshots.capture.pass_plan import CaptureInterval
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from streamstate.widgets.tables.summary_table import SummaryTable, state_cell
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamstate.snapshots.capture.plan import Every
+    from streamstate.snapshots.capture.pass_plan import Every
 
 
 _UNPLANNED = (

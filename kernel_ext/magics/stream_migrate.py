@@ -24,7 +24,7 @@ from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import unused
 
 if TYPE_CHECKING:
-    from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+    from streamstate.operations.new_checkpoint.written_checkpoint import WrittenCheckpoint
     from streamstate.state_inspect import Store
     from streamstate.widgets.progress import Progress
 

@@ -27,7 +27,7 @@ from streamstate.snapshots.store.names import check_name, unused
 
 if TYPE_CHECKING:
     from streamstate.operations.fork import Fork
-    from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+    from streamstate.operations.new_checkpoint.written_checkpoint import WrittenCheckpoint
     from streamstate.replay.audit import Audit
     from streamstate.replay.debugging.session import DebugSession
     from streamstate.replay.replay import Replay

@@ -21,7 +21,7 @@ from streamstate.operations.checkup.report import CheckupFinding, DoctorReport, 
 from streamstate.operations.checkup.state_tables import CHANGELOG, CHANGES, WHOLE, TableReading, table_readings
 from streamstate.snapshots.calls.progress_callback import long_call, report_progress
 from streamstate.snapshots.capture.capture import open_checkpoint
-from streamstate.snapshots.capture.plan import CaptureInterval, Every
+from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import next_start
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS

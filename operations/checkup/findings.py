@@ -22,7 +22,7 @@ from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.registry import check_store
 
 if TYPE_CHECKING:
-    from streamstate.snapshots.capture.plan import CaptureInterval
+    from streamstate.snapshots.capture.pass_plan import CaptureInterval
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 _SHOWN = 10

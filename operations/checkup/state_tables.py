@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
-from streamstate.snapshots.checkpoint.operators import Shape, StateSource
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
+from streamstate.snapshots.checkpoint.state_tables import Shape, StateSource
 
 if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles

@@ -24,8 +24,8 @@ from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_contents import described
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
-from streamstate.snapshots.spark.incremental import EpochClock, at_time, incremental, pinned_session, state_ids
-from streamstate.state_inspect.inputs.epoch_plan import with_leaves
+from streamstate.snapshots.spark.epoch_planning import EpochClock, at_time, incremental, pinned_session, state_ids
+from streamstate.state_inspect.inputs.operator_inputs import with_leaves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

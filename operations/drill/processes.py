@@ -61,7 +61,7 @@ class DrillProcess:
         self._log = place.folder / f"{name}.log"
         file = place.folder / f"{name}.task"
         file.write_text(json.dumps(asdict(task)), encoding="utf-8")
-        command = [sys.executable, "-m", "streamstate.operations.drill.child", str(file), str(self._events)]
+        command = [sys.executable, "-m", "streamstate.operations.drill.drilled_process", str(file), str(self._events)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command,

@@ -13,12 +13,12 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, Offset, source_logs
 from streamstate.operations.new_checkpoint.target import TargetQuery
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
-from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.operations.new_checkpoint.written_checkpoint import WrittenCheckpoint
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
-from streamstate.snapshots.spark.incremental import EpochClock
+from streamstate.snapshots.spark.epoch_planning import EpochClock
 
 if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.filesystem import Files

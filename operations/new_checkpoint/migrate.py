@@ -24,11 +24,11 @@ from streamstate.errors import (
     worded,
 )
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, milliseconds
-from streamstate.operations.new_checkpoint.mapping import Inputs, propose
+from streamstate.operations.new_checkpoint.mapping_rules import Inputs, propose
 from streamstate.operations.new_checkpoint.proposed_mapping import FEW_ROWS, Proposal
 from streamstate.operations.new_checkpoint.target import TargetQuery, TargetTable
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, check_readable, making
-from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.operations.new_checkpoint.written_checkpoint import WrittenCheckpoint
 from streamstate.operations.stopped_query import check_stopped, recorded_plan, settled_epoch
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
@@ -36,8 +36,8 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location, refuse_links_out
 from streamstate.snapshots.checkpoint.fork_contents import source_files
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
-from streamstate.snapshots.checkpoint.operators import Shape
-from streamstate.snapshots.spark.incremental import EpochClock
+from streamstate.snapshots.checkpoint.state_tables import Shape
+from streamstate.snapshots.spark.epoch_planning import EpochClock
 from streamstate.snapshots.spark.state_reader import StateReader, no_state
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 from streamstate.state_inspect.sql.spark_policy import check_query_for_spark

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from streamstate.errors import StreamStateError
 from streamstate.operations.new_checkpoint.column_pairs import key_sources, origins, tables_in
-from streamstate.operations.new_checkpoint.mapping import beside
+from streamstate.operations.new_checkpoint.mapping_rules import beside
 from streamstate.operations.new_checkpoint.migrate import Migration, TableMapping, check_state
 from streamstate.operations.new_checkpoint.proposed_mapping import FEW_ROWS, Preview, Proposal, ProposedMapping
 from streamstate.operations.new_checkpoint.target import TargetQuery
@@ -32,8 +32,8 @@ from streamstate.snapshots.checkpoint.copying import temporary_folder
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
+from streamstate.state_inspect.cell_text import canonical
 from streamstate.state_inspect.frames import frame_tuples, to_pandas
-from streamstate.state_inspect.values import canonical
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,8 @@ from pandas.api.types import is_numeric_dtype
 from streamstate.errors import StateWriteError
 from streamstate.operations.report_html import ColumnPair, cell, columns_html, columns_text, report
 from streamstate.snapshots.calls.html import Html, head, joined, table, tag
+from streamstate.state_inspect.cell_text import cell as value_cell
 from streamstate.state_inspect.frames import as_text, frame_tuples
-from streamstate.state_inspect.values import cell as value_cell
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,7 +28,7 @@ from streamstate.operations.new_checkpoint.log_texts import EpochLog, Offset
 from streamstate.operations.new_checkpoint.restore_by_code import restore_by_code
 from streamstate.operations.new_checkpoint.target import TargetQuery
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
-from streamstate.operations.new_checkpoint.written import WrittenCheckpoint
+from streamstate.operations.new_checkpoint.written_checkpoint import WrittenCheckpoint
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles

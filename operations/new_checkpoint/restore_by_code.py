@@ -20,7 +20,7 @@ from streamstate.operations.new_checkpoint.log_texts import (
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.checkpoint.source_progress import FILES, first_read
-from streamstate.snapshots.spark.incremental import EpochClock
+from streamstate.snapshots.spark.epoch_planning import EpochClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,8 @@ from streamstate.replay.stepping.query_sources import QuerySource, check_replaya
 from streamstate.replay.stepping.run_batch import with_settings
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.checkpoint.filesystem import local_path
-from streamstate.snapshots.checkpoint.operators import POSITION, Shape, StateSource, flatten
-from streamstate.snapshots.spark.incremental import FORMAT, EpochClock, incremental, pinned_settings
+from streamstate.snapshots.checkpoint.state_tables import POSITION, Shape, StateSource, flatten
+from streamstate.snapshots.spark.epoch_planning import FORMAT, EpochClock, incremental, pinned_settings
 from streamstate.snapshots.spark.output_modes import known_mode
 from streamstate.snapshots.store.canonical_rows import column_named
 from streamstate.state_inspect.inputs.inputs import batch_rows, kept_with

@@ -29,9 +29,9 @@ from streamstate.replay.state_writing.store_rows import OperatorStores, TableRow
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import OPERATOR_METADATA, with_schema_paths
 from streamstate.snapshots.checkpoint.filesystem import Files, local_path
+from streamstate.snapshots.spark.epoch_planning import FORMAT
 from streamstate.snapshots.spark.escaped_paths import escaped_in, path_for_reader
 from streamstate.snapshots.spark.failures import innermost
-from streamstate.snapshots.spark.incremental import FORMAT
 from streamstate.snapshots.spark.state_comparison import StateAt, TableDifference, differences_from
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.names import is_number

@@ -22,7 +22,7 @@ from streamstate.replay.state_writing.state_values import (
     state_fields,
     to_state_type,
 )
-from streamstate.snapshots.checkpoint.operators import (
+from streamstate.snapshots.checkpoint.state_tables import (
     JOIN,
     KEY_PARTS,
     NO_KEY,

@@ -16,7 +16,7 @@ from streamstate.errors import InvalidArgumentError, UnknownTableError, Unsuppor
 from streamstate.replay.forks.edit_evaluation import EDITS, EXISTED, KEY, LIVE, OLD, ROW, apply_edits
 from streamstate.replay.forks.edits import EditInput, ParsedEdit, parse_edits
 from streamstate.replay.state_writing.state_rewriter import StateRewriter
-from streamstate.snapshots.checkpoint.operators import JOIN, LIMIT, POSITION, Shape, StateSource
+from streamstate.snapshots.checkpoint.state_tables import JOIN, LIMIT, POSITION, Shape, StateSource
 from streamstate.snapshots.spark.state_reader import StateReader
 
 if TYPE_CHECKING:

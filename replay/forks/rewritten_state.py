@@ -23,7 +23,7 @@ from streamstate.snapshots.checkpoint.copying import OPERATOR_METADATA, as_json,
 from streamstate.snapshots.checkpoint.filesystem import Files
 from streamstate.snapshots.checkpoint.fork_contents import ForkContents
 from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
-from streamstate.snapshots.checkpoint.operators import ORDER, StateSource
+from streamstate.snapshots.checkpoint.state_tables import ORDER, StateSource
 from streamstate.snapshots.spark.state_comparison import StateAt, TableDifference, differences_from, state_differences
 from streamstate.snapshots.spark.state_reader import StateReader
 

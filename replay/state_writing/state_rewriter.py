@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streamstate.errors import UnsupportedStateError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.legacy_operators import described_view
-from streamstate.snapshots.checkpoint.operators import LIMIT, listed_stores
+from streamstate.snapshots.checkpoint.state_tables import LIMIT, listed_stores
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
 from streamstate.snapshots.spark.state_reader import StateReader
 

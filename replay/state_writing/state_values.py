@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from pyspark.sql.types import DataType, NullType, StructType
 
 from streamstate.errors import InvalidArgumentError, NaiveTimestampError, UnsupportedStateError
-from streamstate.snapshots.checkpoint.operators import KEY_PARTS, NO_KEY, VALUE_PARTS, Columns
+from streamstate.snapshots.checkpoint.state_tables import KEY_PARTS, NO_KEY, VALUE_PARTS, Columns
 from streamstate.snapshots.store.canonical_rows import column_named
 from streamstate.snapshots.store.native_types import by_position, is_kept
 

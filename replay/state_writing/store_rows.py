@@ -22,7 +22,7 @@ from streamstate.replay.state_writing.state_values import struct_type, to_state_
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
-from streamstate.snapshots.checkpoint.operators import (
+from streamstate.snapshots.checkpoint.state_tables import (
     KEY_PARTS,
     ORDER,
     POSITION,

@@ -18,7 +18,7 @@ from streamstate.state_inspect.conditions.condition import Condition
 from streamstate.state_inspect.keys.key_rows import key_condition
 from streamstate.state_inspect.keys.key_text import arguments
 from streamstate.state_inspect.keys.table_key import TableKey
-from streamstate.state_inspect.rows import records
+from streamstate.state_inspect.python_rows import records
 from streamstate.state_inspect.sql.statement_policy import first_error
 
 ERROR = "error"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import JavaNotFoundError, MissingDependencyError, SparkConnectError
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
+from streamstate.snapshots.capture.change_feed import Verify, check_verify
 from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
-from streamstate.snapshots.capture.feed import Verify, check_verify
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store

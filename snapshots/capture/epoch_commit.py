@@ -15,9 +15,9 @@ from streamstate.errors import (
     StoreError,
     StreamStateError,
 )
+from streamstate.snapshots.capture.change_feed import ChangeFeed, Verify
 from streamstate.snapshots.capture.epoch_entries import BatchProgress, EpochEntries
-from streamstate.snapshots.capture.feed import ChangeFeed, Verify
-from streamstate.snapshots.capture.plan import PassPlan, PassPlanner
+from streamstate.snapshots.capture.pass_plan import PassPlan, PassPlanner
 from streamstate.snapshots.capture.table_capture import TableCapture, store_failures
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import Damage

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.capture.plan import PassPlan
+from streamstate.snapshots.capture.pass_plan import PassPlan
 from streamstate.snapshots.checkpoint.commit_times import CommitTimes
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.spark.state_reader import StateReader

@@ -26,12 +26,12 @@ from streamstate.errors import (
     WaitTimeoutError,
     first_line,
 )
+from streamstate.snapshots.capture.allocator_settings import give_back, plain_memory
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.capture.capture import capturer_for
+from streamstate.snapshots.capture.change_feed import Verify
 from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
-from streamstate.snapshots.capture.feed import Verify
-from streamstate.snapshots.capture.memory import give_back, plain_memory
-from streamstate.snapshots.capture.plan import CaptureInterval, Every
+from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
 from streamstate.snapshots.checkpoint.commit_times import CommitLogTime
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.spark.connect import require_classic

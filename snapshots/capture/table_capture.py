@@ -11,11 +11,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streamstate.errors import InvalidArgumentError, OvertakenError, StoreError
+from streamstate.snapshots.capture.change_feed import ChangeFeed
+from streamstate.snapshots.capture.change_rows import EpochChanges
 from streamstate.snapshots.capture.executors.writer import ExecutorWriter
-from streamstate.snapshots.capture.feed import ChangeFeed
-from streamstate.snapshots.capture.rows import EpochChanges
 from streamstate.snapshots.capture.table_reader import PassRows, TableReader
-from streamstate.snapshots.checkpoint.operators import Shape, StateSource
+from streamstate.snapshots.checkpoint.state_tables import Shape, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures
 from streamstate.snapshots.store.delta import Place, commit_once
 from streamstate.snapshots.store.delta.data_files import DataFile

@@ -9,9 +9,9 @@ from functools import cached_property, partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.snapshots.capture.feed import ChangeFeed
-from streamstate.snapshots.capture.rows import EpochChanges, FeedFollower, WholeFollower, as_log, with_positions
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, Columns, Shape
+from streamstate.snapshots.capture.change_feed import ChangeFeed
+from streamstate.snapshots.capture.change_rows import EpochChanges, FeedFollower, WholeFollower, as_log, with_positions
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, Columns, Shape
 from streamstate.snapshots.spark.failures import failures
 from streamstate.snapshots.spark.state_reader import StateRows
 from streamstate.snapshots.store.changelog import KEYFRAME, PUT, check_generation, rows_since, state_at

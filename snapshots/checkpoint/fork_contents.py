@@ -13,7 +13,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import Damage
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
-from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import snapshot_archive
+from streamstate.snapshots.checkpoint.decoding.rocksdb_sst import snapshot_archive
 from streamstate.snapshots.checkpoint.decoding.state_schema import check_schema
 from streamstate.snapshots.checkpoint.file_source_log import log_upto
 from streamstate.snapshots.checkpoint.filesystem import Files

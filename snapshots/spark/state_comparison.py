@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import UnknownEpochError, choices
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION, POSITION
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, PARTITION, POSITION
 from streamstate.snapshots.spark.state_reader import StateFrame, StateReader, with_list_positions
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named, text_digest
 

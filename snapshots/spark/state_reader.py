@@ -14,9 +14,9 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, require_known_types, table_formats
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, described_view
-from streamstate.snapshots.checkpoint.operators import (
+from streamstate.snapshots.checkpoint.state_tables import (
     CHANGE,
     EPOCH,
     ORDER,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.errors import OvertakenError, UnknownEpochError
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.duckdb_sql import listed, spilling

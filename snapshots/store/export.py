@@ -30,8 +30,8 @@ from streamstate.errors import (
 from streamstate.snapshots.calls.epoch_range import epoch_items
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.checkpoint.operators import EPOCH
 from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
+from streamstate.snapshots.checkpoint.state_tables import EPOCH
 from streamstate.snapshots.store.changelog import check_generation, folded, key_columns, value_columns
 from streamstate.snapshots.store.delta import Place, commit_once, open_table
 from streamstate.snapshots.store.delta.commits import required

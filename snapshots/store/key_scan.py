@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME
 from streamstate.snapshots.store.delta.data_files import fitted, verified
 from streamstate.snapshots.store.delta.reading import Committed, TableVersion, cannot_read

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.store.changelog import (
     KEYFRAME,
     check_generation,

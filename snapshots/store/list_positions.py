@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, POSITION
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, POSITION
 from streamstate.snapshots.store.changelog import DELETE
 from streamstate.snapshots.store.duckdb_sql import embedded, listed, quoted, same, spilling
 

@@ -14,7 +14,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamstate.snapshots.checkpoint.operators import EPOCH
+from streamstate.snapshots.checkpoint.state_tables import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, key_columns
 from streamstate.snapshots.store.delta import Place, open_table
 from streamstate.snapshots.store.delta.data_files import verified

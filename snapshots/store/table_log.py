@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
-from streamstate.snapshots.checkpoint.operators import EPOCH, StateSource
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
+from streamstate.snapshots.checkpoint.state_tables import EPOCH, StateSource
 from streamstate.snapshots.store.changelog import Operator, check_generation, log_schema, with_beginning
 from streamstate.snapshots.store.delta import Place, append_once, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import Handle, recent_metadata, version_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow.compute as pc
 
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH
 from streamstate.snapshots.store.changelog import DELETE
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.kept_states import KeptState

@@ -12,12 +12,12 @@ from typing import Any
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import recorded_stores, sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
-from streamstate.snapshots.checkpoint.operators import JOIN, StateSource, operator_number
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
+from streamstate.snapshots.checkpoint.state_tables import JOIN, StateSource, operator_number
 from streamstate.snapshots.store.changelog import Operator, operator_of
 from streamstate.snapshots.store.query_plans.query_plan import OperatorPlan, QueryPlan, TablePlan
 from streamstate.state_inspect.captured_query import CapturedQuery
-from streamstate.state_inspect.differences.causes import TIMEOUT, TIMER, TTL
+from streamstate.state_inspect.causes.causes import TIMEOUT, TIMER, TTL
 
 _AGGREGATES = ("stateStoreSave", "StatefulStreamlineAggregate", "sessionWindowStateStoreSaveExec")
 _DEDUPLICATES = "dedupe"

@@ -12,7 +12,7 @@ from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
 from streamstate.snapshots.store.query_plans.query_plan import EventTime
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress
-from streamstate.state_inspect.values import timestamp
+from streamstate.state_inspect.cell_text import timestamp
 
 _FEWEST = 5
 """Epochs with input in which the watermark must not have moved."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
 
-from streamstate.snapshots.checkpoint.operators import JOIN, operator_number
+from streamstate.snapshots.checkpoint.state_tables import JOIN, operator_number
 from streamstate.snapshots.store.duckdb_sql import database_errors, quoted
 from streamstate.snapshots.store.query_plans.query_plan import Expression, OperatorPlan, QueryPlan, TablePlan
 from streamstate.state_inspect.advice.advice import Advice
@@ -16,10 +16,10 @@ from streamstate.state_inspect.advice.growing import Reads, removed_rows
 from streamstate.state_inspect.advice.kept_states import OUTER
 from streamstate.state_inspect.advice.stall import IdleSource
 from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.cell_text import timestamp
 from streamstate.state_inspect.results.duckdb_expressions import UntranslatableError, in_duckdb
 from streamstate.state_inspect.temporal_index.interval_table import held_at
 from streamstate.state_inspect.unix_time import from_microseconds, microseconds
-from streamstate.state_inspect.values import timestamp
 
 _FEWEST = 3
 """Epochs with input after which something may have been returned."""

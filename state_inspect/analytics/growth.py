@@ -11,7 +11,7 @@ import pyarrow as pa
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.html import joined, tag
-from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.checkpoint.state_tables import HASH
 from streamstate.snapshots.store.duckdb_sql import listed, same
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.calls.checks import whole_number
-from streamstate.snapshots.checkpoint.operators import HASH, PARTITION, POSITION
+from streamstate.snapshots.checkpoint.state_tables import HASH, PARTITION, POSITION
 from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect.analytics.columns import Query, bytes_of_row
 from streamstate.state_inspect.captured_query import HistoryPart

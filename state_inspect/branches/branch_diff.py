@@ -14,12 +14,12 @@ import duckdb
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownTableError
-from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.checkpoint.state_tables import HASH
 from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect.branches.ancestors import ancestors, branch_names, same_branch
 from streamstate.state_inspect.branches.fingerprints import encoded_value
 from streamstate.state_inspect.captured_query import QueryHistory
-from streamstate.state_inspect.differences.causes import Caused, KeyRows
+from streamstate.state_inspect.causes.causes import Caused, KeyRows
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
 from streamstate.state_inspect.differences.held_rows import Readable

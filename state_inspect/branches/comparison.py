@@ -19,7 +19,7 @@ from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import ADDED, CHANGED, REMOVED
 from streamstate.state_inspect.frames import to_pandas
 from streamstate.state_inspect.keys.key_text import arguments
-from streamstate.state_inspect.rows import row_tuples
+from streamstate.state_inspect.python_rows import row_tuples
 
 _NAMED = {CHANGED: "differing", REMOVED: "only here", ADDED: "only there"}
 _SHOWN = 20

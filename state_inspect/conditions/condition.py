@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.errors import UnknownColumnError
-from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.checkpoint.state_tables import HASH
 from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import TIME

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import duckdb
 
-from streamstate.snapshots.checkpoint.operators import EPOCH
+from streamstate.snapshots.checkpoint.state_tables import EPOCH
 from streamstate.snapshots.store.changelog import KEYFRAME, PUT, ChangeLog
 from streamstate.snapshots.store.delta.data_files import verified
 from streamstate.snapshots.store.delta.reading import Committed

@@ -13,7 +13,7 @@ import pandas as pd
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.capture.background import BackgroundThread
-from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.checkpoint.state_tables import HASH
 from streamstate.snapshots.store.duckdb_sql import listed, same
 from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.conditions.condition import Condition

@@ -14,11 +14,11 @@ import pyarrow as pa
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.html import joined, tag
-from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.checkpoint.state_tables import HASH
 from streamstate.state_inspect.branches.ancestors import branch_names
 from streamstate.state_inspect.captured_query import QueryHistory
-from streamstate.state_inspect.differences.cause_rules import UNKNOWN
-from streamstate.state_inspect.differences.causes import Caused, KeyRows
+from streamstate.state_inspect.causes.cause_rules import UNKNOWN
+from streamstate.state_inspect.causes.causes import Caused, KeyRows
 from streamstate.state_inspect.differences.diff_sql import (
     ADDED,
     CHANGED,

@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.checkpoint.state_tables import HASH
 from streamstate.snapshots.store.duckdb_sql import listed, quoted, same
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable, held_at
 

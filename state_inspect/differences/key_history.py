@@ -10,15 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
-from streamstate.snapshots.checkpoint.operators import HASH
+from streamstate.snapshots.checkpoint.state_tables import HASH
 from streamstate.snapshots.store.changelog import ChangeLog
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.snapshots.store.layout import TIME
 from streamstate.snapshots.store.names import unused
 from streamstate.state_inspect.branches.ancestors import ancestors
 from streamstate.state_inspect.captured_query import CapturedQuery
-from streamstate.state_inspect.differences.cause_rules import UNKNOWN
-from streamstate.state_inspect.differences.causes import KeyRows
+from streamstate.state_inspect.causes.cause_rules import UNKNOWN
+from streamstate.state_inspect.causes.causes import KeyRows
+from streamstate.state_inspect.cell_text import canonical
 from streamstate.state_inspect.keys.key_rows import given_key, key_condition, typed_key
 from streamstate.state_inspect.keys.table_key import TableKey
 from streamstate.state_inspect.results.results import (
@@ -30,7 +31,6 @@ from streamstate.state_inspect.results.results import (
 )
 from streamstate.state_inspect.snapshot import choose_table
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
-from streamstate.state_inspect.values import canonical
 
 _EPOCH, _COMMITTED = pa.field("epoch", pa.int64()), pa.field("committed_at", TIME)
 _TABLE, _CHANGE, _CAUSE, _QUERY = (pa.field(name, pa.string()) for name in ("table", "change", "cause", "query"))

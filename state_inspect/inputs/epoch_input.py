@@ -15,17 +15,11 @@ from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint.bindings import binding_in, binds, seen_by
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
+from streamstate.snapshots.spark.epoch_planning import EpochClock, incremental
 from streamstate.snapshots.spark.fetching import fetched
-from streamstate.snapshots.spark.incremental import EpochClock, incremental
 from streamstate.snapshots.store.query_plans.plan_inputs import sources_of, stateful_nodes
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.inputs.epoch_offsets import check_unchanged, end_offsets
-from streamstate.state_inspect.inputs.epoch_plan import (
-    OperatorInput,
-    column_of,
-    operator_inputs,
-    over_input,
-)
 from streamstate.state_inspect.inputs.inputs import (
     InputRows,
     batch_rows,
@@ -33,11 +27,17 @@ from streamstate.state_inspect.inputs.inputs import (
     ranges_of,
     required_plan,
 )
+from streamstate.state_inspect.inputs.operator_inputs import (
+    OperatorInput,
+    column_of,
+    operator_inputs,
+    over_input,
+)
 from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
 from streamstate.state_inspect.inputs.sessions import Window
 from streamstate.state_inspect.inputs.shown_rows import LATENESS, source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
-from streamstate.state_inspect.rows import records
+from streamstate.state_inspect.python_rows import records
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
 from streamstate.state_inspect.suspects.suspect import Suspect
 from streamstate.state_inspect.unix_time import milliseconds

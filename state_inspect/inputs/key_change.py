@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from streamstate.snapshots.checkpoint.operators import NO_KEY, operator_number
+from streamstate.snapshots.checkpoint.state_tables import NO_KEY, operator_number
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.differences.key_history import changes_in_all_tables
 from streamstate.state_inspect.expiry_times import expiry, expiry_columns

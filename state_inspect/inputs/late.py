@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.calls.html import joined, paragraphs, tag
-from streamstate.snapshots.checkpoint.operators import operator_number
+from streamstate.snapshots.checkpoint.state_tables import operator_number
 from streamstate.state_inspect.frames import as_html, as_text
 from streamstate.state_inspect.inputs.shown_rows import LATENESS, InputOfEpoch, LateSides
 from streamstate.state_inspect.results.results import state_name

@@ -17,11 +17,11 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import copy_epoch, temporary_folder
 from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
-from streamstate.snapshots.spark.incremental import EpochClock, at_time, incremental, pinned_session, state_ids
+from streamstate.snapshots.spark.epoch_planning import EpochClock, at_time, incremental, pinned_session, state_ids
 from streamstate.snapshots.store.query_plans.operator_plans import STATEFUL
 from streamstate.snapshots.store.query_plans.plan_inputs import stateful_nodes
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan
-from streamstate.state_inspect.inputs.epoch_plan import (
+from streamstate.state_inspect.inputs.operator_inputs import (
     OperatorInput,
     operator_inputs,
     with_leaves,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from streamstate.snapshots.calls.html import joined, paragraphs, tag
 from streamstate.state_inspect.captured_query import CapturedQuery
-from streamstate.state_inspect.differences.cause_rules import WATERMARK
+from streamstate.state_inspect.causes.cause_rules import WATERMARK
 from streamstate.state_inspect.frames import as_html, as_text
 from streamstate.state_inspect.inputs.key_change import (
     AskedKey,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.checkpoint.operators import HASH, POSITION
+from streamstate.snapshots.checkpoint.state_tables import HASH, POSITION
 from streamstate.snapshots.store.duckdb_sql import listed, quoted, same
 from streamstate.state_inspect.keys.key_text import as_parameter, is_window
 from streamstate.state_inspect.temporal_index.index import Index

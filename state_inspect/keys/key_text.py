@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamstate.snapshots.store.duckdb_sql import quoted
-from streamstate.state_inspect.values import plain
+from streamstate.state_inspect.cell_text import plain
 
 _NULL = "null"
 _MAGIC_WORD = re.compile(r"[^\s\"'\\{}$]+")

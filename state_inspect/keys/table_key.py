@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, NO_KEY
 from streamstate.snapshots.store.changelog import DELETE
 from streamstate.snapshots.store.duckdb_sql import listed
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.keys.key_rows import SESSION_START, Keys, given_key, session_column
 from streamstate.state_inspect.keys.key_text import arguments, as_window, converted, in_magic, is_window, parsed_value
+from streamstate.state_inspect.python_rows import python_values, row_tuples
 from streamstate.state_inspect.results.naming import key_aliases, naming_note
 from streamstate.state_inspect.results.results import shown_columns
-from streamstate.state_inspect.rows import python_values, row_tuples
 from streamstate.state_inspect.temporal_index.interval_table import held_at
 
 Spelling = Callable[[Mapping[str, Any]], str]

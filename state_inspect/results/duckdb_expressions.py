@@ -14,7 +14,7 @@ from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
+from streamstate.snapshots.checkpoint.decoding.state_table_format import SparkType
 from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.store.query_plans.query_plan import TOO_LONG, Expression, reasons
 

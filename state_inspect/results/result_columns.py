@@ -12,8 +12,8 @@ import pyarrow as pa
 from streamstate.errors import NoResultError
 from streamstate.snapshots.checkpoint.decoding.arrow_types import arrow_type
 from streamstate.snapshots.checkpoint.decoding.failures import UnsupportedChangelogError
-from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
-from streamstate.snapshots.checkpoint.operators import NO_KEY
+from streamstate.snapshots.checkpoint.decoding.state_table_format import SparkType
+from streamstate.snapshots.checkpoint.state_tables import NO_KEY
 from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.snapshots.store.names import distinct, unused
 from streamstate.snapshots.store.query_plans.query_plan import Expression, PlannedColumn, TablePlan

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from streamstate.snapshots.checkpoint.operators import HASH, NO_KEY, PARTITION
+from streamstate.snapshots.checkpoint.state_tables import HASH, NO_KEY, PARTITION
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
 from streamstate.state_inspect.results.result_columns import ResultColumns
 from streamstate.state_inspect.temporal_index.index import Index

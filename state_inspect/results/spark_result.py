@@ -16,7 +16,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamstate.errors import NoResultError
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
-from streamstate.snapshots.spark.incremental import has_current_time, incremental
+from streamstate.snapshots.spark.epoch_planning import has_current_time, incremental
 from streamstate.snapshots.store.native_types import is_kept
 from streamstate.snapshots.store.query_plans.operator_plans import SAVES, SESSION_SAVE, STATEFUL, stateful_operators
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan

@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 from sqlglot import exp
 
 from streamstate.errors import InvalidSQLError, StoreError, StreamStateError, UnknownColumnError
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, PARTITION
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, ChangeLog
 from streamstate.snapshots.store.delta.data_files import verified
 from streamstate.snapshots.store.duckdb_sql import listed, quoted

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
 from streamstate.errors import NoResultError
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, NO_KEY, PARTITION
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, NO_KEY, PARTITION
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, ChangeLog
 from streamstate.snapshots.store.delta.data_files import refuse_links

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from streamstate.errors import IndexFullError, StoreError, first_line, worded
 from streamstate.snapshots.calls.progress_callback import long_call
-from streamstate.snapshots.checkpoint.operators import HASH, PARTITION
+from streamstate.snapshots.checkpoint.state_tables import HASH, PARTITION
 from streamstate.snapshots.store.changelog import (
     DELETE,
     beginnings,

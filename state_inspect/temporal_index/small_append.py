@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.snapshots.checkpoint.operators import EPOCH, HASH, PARTITION
+from streamstate.snapshots.checkpoint.state_tables import EPOCH, HASH, PARTITION
 from streamstate.snapshots.store.changelog import DELETE
 from streamstate.snapshots.store.duckdb_sql import listed, quoted
 

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 from playwright.sync_api import Locator, expect
 
+from streamstate.state_inspect.cell_text import cell
 from streamstate.state_inspect.frames import frame_tuples
-from streamstate.state_inspect.values import cell
 
 
 class Shown:

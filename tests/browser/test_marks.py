@@ -7,7 +7,7 @@ from dataclasses import replace
 from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import CAPTURED
 from streamstate.snapshots.store.registry import ForkPoint
-from streamstate.widgets.browser.marks import APART, SliderMark, slider_marks
+from streamstate.widgets.state_browser.marks import APART, SliderMark, slider_marks
 
 
 def captured(*epochs: int, run: str = "first") -> list[Entry]:

@@ -15,9 +15,9 @@ from browser.lab import Lab, wait_until
 from browser.shown import Shown
 from browser.stores import HOSTILE
 from streamstate.reports import History
-from streamstate.state_inspect.rows import records
-from streamstate.state_inspect.values import cell
-from streamstate.widgets.browser.rows import WAYS
+from streamstate.state_inspect.cell_text import cell
+from streamstate.state_inspect.python_rows import records
+from streamstate.widgets.state_browser.rows import WAYS
 
 pytestmark = pytest.mark.browser
 

@@ -13,9 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from streamstate.state_inspect.cell_text import CELL, WHOLE, canonical, cell
 from streamstate.state_inspect.frames import as_html, as_text, frame_tuples, to_pandas
-from streamstate.state_inspect.values import CELL, WHOLE, canonical, cell
-from streamstate.widgets.browser.rows import LIMIT, whole_value
+from streamstate.widgets.state_browser.rows import LIMIT, whole_value
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,10 @@ from browser.stores import HOSTILE, State, Written
 from streamstate.errors import UnknownEpochError, UnknownTableError
 from streamstate.reports import History, Store
 from streamstate.widgets import StateBrowser
-from streamstate.widgets.browser.actions import BrowserSelection, acted
-from streamstate.widgets.browser.model import BrowserModel
 from streamstate.widgets.model import SIZES
 from streamstate.widgets.number_text import described, ranges
+from streamstate.widgets.state_browser.actions import BrowserSelection, acted
+from streamstate.widgets.state_browser.model import BrowserModel
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, StoreError
 from streamstate.snapshots.capture.epoch_commit import Capturer
 from streamstate.snapshots.capture.follow import Capture
-from streamstate.snapshots.capture.plan import CaptureInterval, Every
+from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.layout import Layout
 

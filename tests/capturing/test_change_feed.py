@@ -18,10 +18,10 @@ import streamstate as ss
 from capturing.without_spark import captured_without_spark
 from streamstate.errors import InvalidArgumentError
 from streamstate.extras import install_command
-from streamstate.snapshots.capture import feed as change_feed
-from streamstate.snapshots.capture.feed import Verify, first_difference
+from streamstate.snapshots.capture import change_feed
+from streamstate.snapshots.capture.change_feed import Verify, first_difference
 from streamstate.snapshots.checkpoint.decoding import reader, whole_state
-from streamstate.snapshots.checkpoint.operators import Columns
+from streamstate.snapshots.checkpoint.state_tables import Columns
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.spark.state_reader import StateReader, StateRows
 

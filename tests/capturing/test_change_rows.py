@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamstate.snapshots.capture.rows import FeedFollower
-from streamstate.snapshots.checkpoint.operators import Columns
+from streamstate.snapshots.capture.change_rows import FeedFollower
+from streamstate.snapshots.checkpoint.state_tables import Columns
 from streamstate.snapshots.spark.state_reader import StateRows
 from streamstate.snapshots.store.list_positions import ListLengths
 

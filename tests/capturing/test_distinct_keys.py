@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamstate.snapshots.capture import rows as change_rows
-from streamstate.snapshots.capture.rows import last_rows
+from streamstate.snapshots.capture import change_rows
+from streamstate.snapshots.capture.change_rows import last_rows
 from streamstate.snapshots.store.duckdb_sql import embedded, listed
 
 FEW = st.integers(0, 3) | st.none()

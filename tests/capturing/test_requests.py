@@ -145,8 +145,8 @@ def test_a_drawing_reads_the_manifest_once(bucket: Bucket, store: Store, history
 
 def test_a_slider_move_is_one_request(bucket: Bucket, history: History) -> None:
     """Drawing another epoch checks for a newer manifest, and reads everything else from the index."""
-    from streamstate.widgets.browser.actions import BrowserSelection
-    from streamstate.widgets.browser.model import BrowserModel
+    from streamstate.widgets.state_browser.actions import BrowserSelection
+    from streamstate.widgets.state_browser.model import BrowserModel
 
     model = BrowserModel(history)
     model.drawing(BrowserSelection(epoch=3))
@@ -193,8 +193,8 @@ def test_a_consistent_read_does_not_see_new_epochs(tmp_path: Path) -> None:
 
 def test_a_drawing_after_a_new_epoch_shows_it(tmp_path: Path) -> None:
     """A model does not keep the epochs of its previous drawing."""
-    from streamstate.widgets.browser.actions import BrowserSelection
-    from streamstate.widgets.browser.model import BrowserModel
+    from streamstate.widgets.state_browser.actions import BrowserSelection
+    from streamstate.widgets.state_browser.model import BrowserModel
 
     write(tmp_path, STATES)
     model = BrowserModel(ss.open_store(tmp_path)["q"])

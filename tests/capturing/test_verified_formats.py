@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import synthetic
 
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.store.delta import append_once
 from streamstate.snapshots.store.delta.commits import Handle
 from streamstate.snapshots.store.layout import Layout

@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from streamstate.snapshots.capture.rows import with_positions
+from streamstate.snapshots.capture.change_rows import with_positions
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.reader import changes, columns_of
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.whole_state import whole_state
-from streamstate.snapshots.checkpoint.operators import StateSource
+from streamstate.snapshots.checkpoint.state_tables import StateSource
 from streamstate.snapshots.spark.state_reader import StateReader, StateRows
 
 

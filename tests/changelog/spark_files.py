@@ -16,7 +16,7 @@ import pyarrow as pa
 import xxhash
 from recorded.make import HERE
 
-from streamstate.snapshots.checkpoint.decoding.records import Records
+from streamstate.snapshots.checkpoint.decoding.changelog_records import Records
 
 Change = tuple[int, bytes, bytes | None]
 """A type, a key, and a value, which is None for a deleted key."""

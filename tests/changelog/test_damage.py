@@ -20,10 +20,10 @@ from changelog.spark_files import (
     recorded_files,
     spark_sidecar,
 )
+from streamstate.snapshots.checkpoint.decoding.changelog_records import DELETE, PUT, records_of
 from streamstate.snapshots.checkpoint.decoding.compression import decompressed
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.integrity import Proof, verify
-from streamstate.snapshots.checkpoint.decoding.records import DELETE, PUT, records_of
 
 Damage = Callable[[bytes, random.Random], bytes]
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from changelog.spark_rows import stored
+from streamstate.snapshots.checkpoint.decoding.changelog_records import DELETE, MERGE, PADDING, PUT, Records
 from streamstate.snapshots.checkpoint.decoding.encodings import CHANGES, changes_of
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, UnsupportedChangelogError
-from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PADDING, PUT, Records
-from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, Part, TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import KeyEncoding, Part, TableFormat
 
 LONG = {"type": "struct", "fields": [{"name": "n", "type": "long"}]}
 PARTS = (Part("key", of_key=True), Part("value", of_key=False))

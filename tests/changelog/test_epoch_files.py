@@ -16,8 +16,8 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import MissingChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.reader import changes
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.store_history import epoch_files
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 
 Copy = Callable[[str, str, str], Path]
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from changelog.spark_files import LINEAGE, Change, changelog, changes_of, utf
 from streamstate.snapshots.checkpoint.decoding import framing
+from streamstate.snapshots.checkpoint.decoding.changelog_records import DELETE, MERGE, PUT, gathered, records_of
 from streamstate.snapshots.checkpoint.decoding.failures import (
     ChangelogError,
     DamagedChangelogError,
     UnsupportedChangelogError,
 )
-from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PUT, gathered, records_of
 
 SIZES = st.sampled_from([0, 1, 7, 8, 24, 25])
 VERSIONS = st.sampled_from([1, 2, 3, 4])

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changelog.spark_files import changelog, changes_of, with_checksums
+from streamstate.snapshots.checkpoint.decoding.changelog_records import DELETE, MERGE, PUT, records_of
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError
 from streamstate.snapshots.checkpoint.decoding.integrity import without_checksums
-from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PUT, records_of
 
 BYTES = st.binary(max_size=12)
 DELETES = st.tuples(st.just(DELETE), BYTES, st.none())

@@ -19,7 +19,7 @@ from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
-from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import KeyEncoding, TableFormat
 
 TOTAL = ("total", "ValueState")
 

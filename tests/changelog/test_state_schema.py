@@ -23,8 +23,8 @@ from sampling import sampled
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
-from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, Part, TableFormat
-from streamstate.snapshots.checkpoint.operators import Shape
+from streamstate.snapshots.checkpoint.decoding.state_table_format import KeyEncoding, Part, TableFormat
+from streamstate.snapshots.checkpoint.state_tables import Shape
 from streamstate.snapshots.spark.state_reader import StateReader
 
 _STORE = "spark.sql.streaming.stateStore"

@@ -29,7 +29,7 @@ from streamstate.snapshots.checkpoint.decoding.failures import (
 )
 from streamstate.snapshots.checkpoint.decoding.reader import columns_of
 from streamstate.snapshots.checkpoint.decoding.state_schema import table_formats
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.whole_state import whole_state
 from streamstate.snapshots.spark.state_reader import StateRows
 

@@ -11,7 +11,7 @@ from streamstate.widgets import front
 
 VIEWS = (
     "browser", "charts_and_words", "comparison", "dashboard", "debugger", "diffs", "key_history", "overview", "page",
-    "query_status", "slider", "sql", "timeline",
+    "query_status", "variable_slider", "sql", "timeline",
 )  # fmt: skip
 HOSTS = ("panel_host", "widget_host")
 

@@ -9,7 +9,7 @@ import { isLight, parametersOf } from "../../widgets/front/plots.js";
 import { columnsShown } from "../../widgets/front/row_controls.js";
 import { whyEmpty } from "../../widgets/front/rows.js";
 import { measured, pointNotes, pointsOf, selectionOf, settingsIn } from "../../widgets/front/timeline.js";
-import { lengthOf } from "../../widgets/front/whole.js";
+import { lengthOf } from "../../widgets/front/whole_value.js";
 import { statusOf, whyButton } from "../../widgets/front/why.js";
 
 test("state browser: an empty table says why, and a wide one which columns it shows", () => {

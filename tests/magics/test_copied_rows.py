@@ -62,7 +62,7 @@ WAYS = ["magic", "SQL", "Python"]
 
 def row_of(folder: Path, sql: str) -> dict[str, Any]:
     """The only row of a statement."""
-    from streamstate.state_inspect.rows import records
+    from streamstate.state_inspect.python_rows import records
 
     [row] = records(ss.open_store(folder).sql(sql).to_arrow())
     return row

@@ -13,7 +13,7 @@ from browser.stores import Written
 from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 from reading.test_exact_values import HOUR, NAN, NESTED, NOON, written
 
-from streamstate.state_inspect.values import timestamp
+from streamstate.state_inspect.cell_text import timestamp
 from streamstate.widgets.tables.shown_frame import MOST
 
 

@@ -19,7 +19,7 @@ from streamstate.errors import InvalidArgumentError, StateWriteError, StreamStat
 from streamstate.operations.new_checkpoint.target import TargetTable
 from streamstate.reports import WrittenCheckpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.operators import Shape, StateSource
+from streamstate.snapshots.checkpoint.state_tables import Shape, StateSource
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
 COUNTED = aggregated("count(v) AS rows", "max(v) AS most")

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructType
 
-from streamstate.operations.new_checkpoint.mapping import beside, propose
+from streamstate.operations.new_checkpoint.mapping_rules import beside, propose
 from streamstate.operations.new_checkpoint.proposed_mapping import Preview, Proposal
 from streamstate.operations.new_checkpoint.target import TargetTable
 from streamstate.operations.new_checkpoint.writer import described
 from streamstate.reports import ProposedMapping, WrittenCheckpoint
-from streamstate.snapshots.checkpoint.operators import Shape, StateSource
+from streamstate.snapshots.checkpoint.state_tables import Shape, StateSource
 from streamstate.snapshots.spark.state_comparison import TableDifference
 
 TEXT, LONG, DOUBLE = StringType(), LongType(), DoubleType()

@@ -14,7 +14,7 @@ from sampling import sampled
 from operators.queries import KEYS, VALUES, aggregated, grouped
 from operators.running import Run, checked, with_settings
 from streamstate.errors import UnsupportedStateError
-from streamstate.snapshots.checkpoint.operators import Shape, flatten
+from streamstate.snapshots.checkpoint.state_tables import Shape, flatten
 
 KEY_GROUPS = {
     "plain": [

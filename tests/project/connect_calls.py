@@ -58,7 +58,7 @@ def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[
     """Calls by name: first those that need no Spark, then those that do."""
     ss: Any = import_module("streamstate")  # some calls are given what needs no value
     from streamstate.operations.checkup import examine
-    from streamstate.widgets.browser.model import StateBrowser
+    from streamstate.widgets.state_browser.model import StateBrowser
 
     store, frame = folder / "store", spark.readStream.format("rate").load()
 

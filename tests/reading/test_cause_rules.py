@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streamstate.snapshots.store.changelog import Operator
-from streamstate.state_inspect.differences.cause_rules import EpochFacts, KeyEvent, rule_of
+from streamstate.state_inspect.causes.cause_rules import EpochFacts, KeyEvent, rule_of
 
 FACTS = EpochFacts(5, watermark=1_000, began=50_000, no_input=False, single=True, only_operator=True)
 CHANGED = KeyEvent(5, removed=False, added=False, same=False)

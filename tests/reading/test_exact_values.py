@@ -31,9 +31,9 @@ from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.store.layout import CAPTURED, Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.registry import register
+from streamstate.state_inspect.cell_text import canonical, cell
 from streamstate.state_inspect.frames import as_column, frame_tuples
 from streamstate.state_inspect.inputs.shown_rows import fetched_frame
-from streamstate.state_inspect.values import canonical, cell
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
 from streamstate.widgets.export.album import encoded
 

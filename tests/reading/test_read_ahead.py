@@ -17,8 +17,8 @@ from streamstate.reports import History
 from streamstate.state_inspect.temporal_index.background_loading import ReadAhead
 from streamstate.state_inspect.temporal_index.loading import loading_progress
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
-from streamstate.widgets.browser.actions import BrowserSelection
-from streamstate.widgets.browser.model import BrowserModel
+from streamstate.widgets.state_browser.actions import BrowserSelection
+from streamstate.widgets.state_browser.model import BrowserModel
 
 STATES: list[State | None] = [{"a": epoch, "b": epoch // 3} for epoch in range(30)]
 

@@ -14,7 +14,7 @@ from synthetic import LOG, State, copy_of, write
 import streamstate as ss
 from streamstate.errors import IndexFullError
 from streamstate.reports import History
-from streamstate.snapshots.checkpoint.operators import EPOCH
+from streamstate.snapshots.checkpoint.state_tables import EPOCH
 from streamstate.snapshots.store import merging
 from streamstate.snapshots.store.changelog import KEYFRAME
 from streamstate.snapshots.store.delta import append_once, maintenance

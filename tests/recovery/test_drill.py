@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, WaitTimeoutError
 from streamstate.operations.drill import drill
-from streamstate.operations.drill.child import same_batches
+from streamstate.operations.drill.drilled_process import same_batches
 from streamstate.operations.drill.processes import _state_files
 from streamstate.operations.drill.task import pickled
 from streamstate.reports import DrillReport

@@ -12,14 +12,14 @@ from synthetic import write
 import streamstate as ss
 from streamstate.command_line import main
 from streamstate.reports import History
+from streamstate.state_inspect.cell_text import timestamp
 from streamstate.state_inspect.expiry_times import expiry, expiry_columns
-from streamstate.state_inspect.values import timestamp
-from streamstate.widgets.browser.actions import BrowserSelection
-from streamstate.widgets.browser.model import BrowserModel
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.diffs.model import DiffModel
 from streamstate.widgets.key_history.actions import KeySelection
 from streamstate.widgets.key_history.model import KeyHistoryModel
+from streamstate.widgets.state_browser.actions import BrowserSelection
+from streamstate.widgets.state_browser.model import BrowserModel
 
 DUE = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 MILLISECONDS = int(DUE.timestamp() * 1000)

@@ -20,13 +20,13 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownEpochError
 from streamstate.reports import History, Store
 from streamstate.widgets import DiffView, KeyHistoryView, QueryDashboard, StateBrowser, Timeline
-from streamstate.widgets.browser.actions import BrowserSelection
-from streamstate.widgets.browser.model import BrowserModel
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.export.album import encoded
 from streamstate.widgets.export.document import write as write_file
 from streamstate.widgets.export.saving import MORE, POSITIONS, positions, save
 from streamstate.widgets.model import Drawing
+from streamstate.widgets.state_browser.actions import BrowserSelection
+from streamstate.widgets.state_browser.model import BrowserModel
 from streamstate.widgets.view import View
 
 BARS = {"mark": "bar", "encoding": {"x": {"field": "epoch"}, "y": {"field": "rows"}}}

@@ -13,8 +13,8 @@ from synthetic import write
 from websocket import WebSocketException
 
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
-from streamstate.widgets.browser import rows
 from streamstate.widgets.page import Server, serve
+from streamstate.widgets.state_browser import rows
 
 SLOW = " OR ".join(["sha256(" * 35 + f"left(key, {number})" + ")" * 35 + " = 'x'" for number in range(100, 112)])
 """A valid condition that takes many seconds over all keys."""

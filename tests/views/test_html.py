@@ -9,7 +9,7 @@ import pytest
 from scripts.typecheck import folders
 from streamstate.operations.report_html import cell, report
 from streamstate.snapshots.calls.html import Html, head, joined, listed, paragraphs, table, tag, td
-from streamstate.state_inspect.values import Cell
+from streamstate.state_inspect.cell_text import Cell
 from streamstate.widgets import still
 from streamstate.widgets.tables.summary_table import SummaryTable, TableCell
 

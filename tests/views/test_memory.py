@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from streamstate.snapshots.capture import memory
+from streamstate.snapshots.capture import allocator_settings as memory
 
 _GLIBC = hasattr(ctypes.CDLL(None), "malloc_trim") if sys.platform == "linux" else False
 
 _FREED = """
 import ctypes, pathlib
-from streamstate.snapshots.capture.memory import give_back
+from streamstate.snapshots.capture.allocator_settings import give_back
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
 def resident():

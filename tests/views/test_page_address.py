@@ -14,7 +14,6 @@ from served_viewer import Tab, Visitor
 
 from streamstate.reports import Store
 from streamstate.widgets.address_fields import LONGEST, address_parts, restored
-from streamstate.widgets.browser.actions import BrowserSelection
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.key_history.actions import KeySelection
 from streamstate.widgets.model import SIZES
@@ -22,6 +21,7 @@ from streamstate.widgets.page import serve
 from streamstate.widgets.page.address import Address
 from streamstate.widgets.page.head import Catalogue, PageModel
 from streamstate.widgets.page.statements import Statements
+from streamstate.widgets.state_browser.actions import BrowserSelection
 from streamstate.widgets.timeline.actions import TimelineSelection
 
 SELECTIONS: dict[str, Any] = {

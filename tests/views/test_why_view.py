@@ -18,11 +18,9 @@ from synthetic import write
 import streamstate as ss
 from streamstate.errors import UnknownEpochError
 from streamstate.reports import History
+from streamstate.state_inspect.cell_text import cell
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
-from streamstate.state_inspect.values import cell
 from streamstate.widgets import DiffView, KeyHistoryView, StateBrowser
-from streamstate.widgets.browser.actions import BrowserSelection
-from streamstate.widgets.browser.model import BrowserModel
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.diffs.model import DiffModel
 from streamstate.widgets.key_history.actions import KeySelection
@@ -30,6 +28,8 @@ from streamstate.widgets.key_history.model import KeyHistoryModel
 from streamstate.widgets.model import Drawing
 from streamstate.widgets.page import serve
 from streamstate.widgets.page.address import Address
+from streamstate.widgets.state_browser.actions import BrowserSelection
+from streamstate.widgets.state_browser.model import BrowserModel
 from streamstate.widgets.view import View
 from streamstate.widgets.why import WhyPanel, _jobs
 

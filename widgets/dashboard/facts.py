@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags, behind_commit
-from streamstate.state_inspect.values import timestamp
+from streamstate.state_inspect.cell_text import timestamp
 from streamstate.widgets.chart import ACCENT, CHANGED, Chart, quantity
 from streamstate.widgets.dashboard.drawing import QueryTrouble
 from streamstate.widgets.dashboard.watcher import BATCHES, BatchReport, QuerySample

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streamstate.state_inspect.rows import records
-from streamstate.state_inspect.values import Cell, cell
+from streamstate.state_inspect.cell_text import Cell, cell
+from streamstate.state_inspect.python_rows import records
 from streamstate.widgets.chart import ACCENT, Chart, quantity
 from streamstate.widgets.number_text import amount, percent
 

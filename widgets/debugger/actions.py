@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamstate.state_inspect.values import key_text
+from streamstate.state_inspect.cell_text import key_text
 from streamstate.widgets.debugger.drawing import DebuggerDrawing
 from streamstate.widgets.debugger.tree import WINDOW
 from streamstate.widgets.debugger.worker import SessionWorker

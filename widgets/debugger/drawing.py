@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.calls.html import Html, joined, tag
-from streamstate.state_inspect.values import Cell, key_text, timestamp
+from streamstate.state_inspect.cell_text import Cell, key_text, timestamp
 from streamstate.widgets.chart import ACCENT
 from streamstate.widgets.debugger.session import SessionState, WatchedValue
 from streamstate.widgets.debugger.tree import Lane, Tree

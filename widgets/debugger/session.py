@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError
-from streamstate.state_inspect.values import Cell, canonical, cell, number, plain, timestamp
+from streamstate.state_inspect.cell_text import Cell, canonical, cell, number, plain, timestamp
 from streamstate.widgets.dashboard.operators import Operators, from_plan, from_store
 from streamstate.widgets.diffs.model import DiffModel
 from streamstate.widgets.diffs.rows import signed

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamstate.snapshots.calls.html import Content, Html, joined, tag
+from streamstate.state_inspect.cell_text import Cell, cell
 from streamstate.state_inspect.expiry_times import expiry
-from streamstate.state_inspect.values import Cell, cell
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.diffs.actions import DiffSelection
 from streamstate.widgets.number_text import ranges

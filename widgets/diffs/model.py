@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.branches.ancestors import branch_names
+from streamstate.state_inspect.cell_text import canonical, timestamp
 from streamstate.state_inspect.differences.diff_sql import is_duration
 from streamstate.state_inspect.epoch_names import relative_epoch
 from streamstate.state_inspect.expiry_times import expiry_columns
+from streamstate.state_inspect.python_rows import row_tuples
 from streamstate.state_inspect.results.naming import naming_note
 from streamstate.state_inspect.results.results import state_name
-from streamstate.state_inspect.rows import row_tuples
-from streamstate.state_inspect.values import canonical, timestamp
-from streamstate.widgets.browser.rows import table_at
 from streamstate.widgets.diffs.actions import LIVE, DiffSelection, acted, previous, resolved
 from streamstate.widgets.diffs.drawing import DiffColumn, DiffDrawing, DiffPage, DiffSide, Movers
 from streamstate.widgets.diffs.rows import (
@@ -40,6 +39,7 @@ from streamstate.widgets.model import (
     first_row,
     tables_shown,
 )
+from streamstate.widgets.state_browser.rows import table_at
 from streamstate.widgets.view import View
 from streamstate.widgets.why import WhyReader
 

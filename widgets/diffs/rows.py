@@ -9,7 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from streamstate.state_inspect.values import Cell, canonical, cell
+from streamstate.state_inspect.cell_text import Cell, canonical, cell
 from streamstate.widgets.chart import ADDED, REMOVED, Chart, clickable, quantity, tooltips
 from streamstate.widgets.diffs.drawing import DiffCell, DiffColumn, DiffRow
 from streamstate.widgets.number_text import described

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Generic
 
-from streamstate.state_inspect.values import canonical
+from streamstate.state_inspect.cell_text import canonical
 from streamstate.widgets.chart import is_plot, still
 from streamstate.widgets.model import Drawing, S, ViewModel
 

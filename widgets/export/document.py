@@ -13,7 +13,7 @@ from typing import Any
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.calls.html import joined, paragraphs, tag
-from streamstate.state_inspect.values import timestamp
+from streamstate.state_inspect.cell_text import timestamp
 from streamstate.widgets.chart import is_plot
 from streamstate.widgets.export.album import encoded
 from streamstate.widgets.front import bundle, resource, style

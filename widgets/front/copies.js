@@ -1,6 +1,6 @@
 import { button } from "./controls.js";
 import { element } from "./dom.js";
-import { copyButton } from "./whole.js";
+import { copyButton } from "./whole_value.js";
 
 // What reads a row again, as a magic, in SQL and in Python: to read, and to copy.
 export function rowCopies(closed) {

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamstate.snapshots.calls.html import Html, joined, tag
-from streamstate.state_inspect.values import Cell, cell
+from streamstate.state_inspect.cell_text import Cell, cell
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.key_history.actions import KeySelection
 from streamstate.widgets.key_history.story import KeyChange, Story

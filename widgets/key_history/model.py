@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.store.consistent_read import consistent_read
+from streamstate.state_inspect.cell_text import canonical, cell, key_text
 from streamstate.state_inspect.expiry_times import expiry_columns
 from streamstate.state_inspect.keys.key_text import spelled
 from streamstate.state_inspect.keys.table_key import TableKey
+from streamstate.state_inspect.python_rows import records
 from streamstate.state_inspect.results.naming import naming_note
 from streamstate.state_inspect.results.results import ShownColumns, shown_columns
-from streamstate.state_inspect.rows import records
-from streamstate.state_inspect.values import canonical, cell, key_text
-from streamstate.widgets.browser.rows import table_at
 from streamstate.widgets.key_history.actions import PLOTS, KeySelection, acted
 from streamstate.widgets.key_history.drawing import KeyChangePage, KeyField, KeyHistoryDrawing, KeyPlots
 from streamstate.widgets.key_history.plots import GAPS, column_chart
@@ -33,6 +32,7 @@ from streamstate.widgets.model import (
     first_row,
     tables_shown,
 )
+from streamstate.widgets.state_browser.rows import table_at
 from streamstate.widgets.view import View
 from streamstate.widgets.why import WhyReader
 

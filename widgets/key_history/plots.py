@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamstate.state_inspect.values import cell
+from streamstate.state_inspect.cell_text import cell
 from streamstate.widgets.chart import ACCENT, ADDED, REMOVED, Chart, aligned, clickable, layer, only, quantity, tooltips
 from streamstate.widgets.key_history.story import EpochRuns, Story, ValueRun, binned, kind_of, measure, runs_of
 from streamstate.widgets.number_text import amount

@@ -11,8 +11,8 @@ from decimal import Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
+from streamstate.state_inspect.cell_text import canonical, number, plain, timestamp
 from streamstate.state_inspect.expiry_times import rows_with_times
-from streamstate.state_inspect.values import canonical, number, plain, timestamp
 from streamstate.widgets.number_text import ranges
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol
 
-from streamstate.snapshots.capture.memory import give_back, plain_memory
+from streamstate.snapshots.capture.allocator_settings import give_back, plain_memory
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, RunningStatements
 from streamstate.widgets.front import plot_library

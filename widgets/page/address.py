@@ -19,7 +19,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
-from streamstate.state_inspect.values import plain
+from streamstate.state_inspect.cell_text import plain
 from streamstate.widgets.model import Focus
 
 _READERS: dict[str, Callable[[Any], Any]] = {

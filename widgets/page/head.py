@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.calls.html import Html, tag
-from streamstate.widgets.browser.model import StateBrowser
 from streamstate.widgets.dashboard.model import QueryDashboard
 from streamstate.widgets.diffs.model import DiffView
 from streamstate.widgets.key_history.model import KeyHistoryView
 from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.page.address import Address
 from streamstate.widgets.page.statement_view import StatementView
+from streamstate.widgets.state_browser.model import StateBrowser
 from streamstate.widgets.timeline.model import Timeline
 
 if TYPE_CHECKING:

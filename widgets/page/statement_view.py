@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.calls.html import Html
 from streamstate.snapshots.store.consistent_read import consistent_read
+from streamstate.state_inspect.cell_text import Cell
 from streamstate.state_inspect.results.results import shown_columns
-from streamstate.state_inspect.values import Cell
 from streamstate.widgets.address_fields import LONGEST, in_address
 from streamstate.widgets.model import PAGE_ACTIONS, SIZES, Drawing, ViewModel, applied, first_row, tables_shown
 from streamstate.widgets.number_text import amount, described

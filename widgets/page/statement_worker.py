@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError, first_line
 from streamstate.state_inspect import open_store
+from streamstate.state_inspect.cell_text import cell
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
-from streamstate.state_inspect.values import cell
 
 if TYPE_CHECKING:
     import pyarrow as pa

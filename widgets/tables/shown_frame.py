@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from streamstate.state_inspect.cell_text import cell, plain, timestamp
 from streamstate.state_inspect.frames import frame_tuples
-from streamstate.state_inspect.values import cell, plain, timestamp
 from streamstate.widgets.tables.summary_table import SummaryTable, TableCell
 
 MOST = 60

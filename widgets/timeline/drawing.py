@@ -8,7 +8,7 @@ from typing import Any
 
 from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.advice import Advice
-from streamstate.state_inspect.values import Cell, timestamp
+from streamstate.state_inspect.cell_text import Cell, timestamp
 from streamstate.widgets.model import first_row
 from streamstate.widgets.number_text import amount, span
 from streamstate.widgets.still import frame, table

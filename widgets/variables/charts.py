@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamstate.state_inspect.values import number
+from streamstate.state_inspect.cell_text import number
 from streamstate.widgets.chart import (
     ACCENT,
     CHANGED,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from streamstate.state_inspect.values import cell, number, timestamp
+from streamstate.state_inspect.cell_text import cell, number, timestamp
 from streamstate.widgets.charts_and_words import ChartsAndWords, Listing
 from streamstate.widgets.number_text import amount
 from streamstate.widgets.variables.charts import Held, Span, increment_chart, state_chart, value_charts

@@ -16,7 +16,7 @@ from streamstate.snapshots.checkpoint.bindings import SHARED
 from streamstate.snapshots.store.declared_variables import DeclaredVariables
 from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.state_inspect.analytics.columns import is_number
-from streamstate.state_inspect.values import cell
+from streamstate.state_inspect.cell_text import cell
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.recorded_versions import KEY, VALUE
 from streamstate.widgets.number_text import amount

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from streamstate.errors import CaptureError
 from streamstate.snapshots.capture.executors import reports
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, ORDER, PARTITION, POSITION
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, ORDER, PARTITION, POSITION
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, PUT
 from streamstate.snapshots.store.delta.data_files import DataFileWriter
 from streamstate.snapshots.store.delta.place import Place

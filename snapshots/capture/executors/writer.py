@@ -20,7 +20,7 @@ from streamstate.snapshots.capture.executors.tasks import (
     write_compared,
     write_keyframe,
 )
-from streamstate.snapshots.checkpoint.operators import Shape
+from streamstate.snapshots.checkpoint.state_tables import Shape
 from streamstate.snapshots.spark.failures import executor_error, failures
 from streamstate.snapshots.spark.state_reader import StateFrame, StateReader
 from streamstate.snapshots.store.delta import commit_once

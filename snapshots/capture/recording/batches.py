@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamstate.snapshots.capture.executors.tasks import Batches, TableTask, reported
-from streamstate.snapshots.checkpoint.operators import PARTITION, POSITION
+from streamstate.snapshots.checkpoint.state_tables import PARTITION, POSITION
 from streamstate.snapshots.store.delta.data_files import DataFileWriter, fitted, verified
 from streamstate.snapshots.store.delta.place import Place
 

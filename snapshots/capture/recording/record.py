@@ -20,7 +20,7 @@ from streamstate.snapshots.capture.recording.sources import description, distinc
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.catalyst import kind_of, walk
 from streamstate.snapshots.spark.connect import require_classic
-from streamstate.snapshots.spark.incremental import incremental
+from streamstate.snapshots.spark.epoch_planning import incremental
 from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.snapshots.spark.session import session_in_use
 from streamstate.snapshots.store.delta import Place

@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from streamstate.snapshots.checkpoint.decoding.changelog_records import Records, records_of
 from streamstate.snapshots.checkpoint.decoding.compression import LZ4, LZF, SNAPPY, ZSTD, decompressed, whole_blocks
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError
-from streamstate.snapshots.checkpoint.decoding.records import Records, records_of
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _LOCAL, _DESCRIPTOR = b"PK\x03\x04", b"PK\x07\x08"

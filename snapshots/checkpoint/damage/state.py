@@ -10,6 +10,7 @@ import numpy as np
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
 from streamstate.snapshots.checkpoint.damage.files import TailError, change_records, zip_metadata
+from streamstate.snapshots.checkpoint.decoding.changelog_records import Records
 from streamstate.snapshots.checkpoint.decoding.failures import (
     ChangelogError,
     DamagedChangelogError,
@@ -17,7 +18,6 @@ from streamstate.snapshots.checkpoint.decoding.failures import (
     UnsupportedChangelogError,
 )
 from streamstate.snapshots.checkpoint.decoding.integrity import verified
-from streamstate.snapshots.checkpoint.decoding.records import Records
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
 from streamstate.snapshots.checkpoint.decoding.store_history import StoreHistory
 from streamstate.snapshots.checkpoint.filesystem import inside

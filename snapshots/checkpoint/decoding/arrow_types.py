@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamstate.snapshots.checkpoint.decoding.failures import UnsupportedChangelogError
-from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
+from streamstate.snapshots.checkpoint.decoding.state_table_format import SparkType
 from streamstate.snapshots.store.names import distinct
 
 _TYPES = {

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from streamstate.snapshots.checkpoint.decoding.changelog_records import DELETE, MERGE, PADDING, PUT, Records, gathered
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.framing import Positions
-from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PADDING, PUT, Records, gathered
-from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import KeyEncoding, TableFormat
 from streamstate.snapshots.checkpoint.decoding.unsafe_rows import decode_rows
 
 CHANGES = ("update", "delete", "append")

@@ -28,9 +28,9 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from streamstate.snapshots.checkpoint.decoding.changelog_records import HDFS_FILES, Records, gathered
 from streamstate.snapshots.checkpoint.decoding.compression import LZ4, ZSTD
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, UnsupportedChangelogError
-from streamstate.snapshots.checkpoint.decoding.records import HDFS_FILES, Records, gathered
 
 _HADOOP_MAGIC = b"crc\x00"
 _HADOOP_HEADER = 8

@@ -13,7 +13,7 @@ from typing import Any
 from streamstate.errors import CheckpointError, DamagedCheckpointError, NewerCheckpointError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import inside
-from streamstate.snapshots.checkpoint.operators import (
+from streamstate.snapshots.checkpoint.state_tables import (
     JOIN_FORMAT,
     ListedStore,
     StateSource,

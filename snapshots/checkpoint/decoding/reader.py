@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.decoding.changelog_records import Records, joined, records_of
 from streamstate.snapshots.checkpoint.decoding.compression import decompressed
 from streamstate.snapshots.checkpoint.decoding.encodings import CHANGES, Changes, changes_of
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.integrity import verified, without_checksums
-from streamstate.snapshots.checkpoint.decoding.records import Records, joined, records_of
+from streamstate.snapshots.checkpoint.decoding.state_table_format import Part, SparkType, TableFormat
 from streamstate.snapshots.checkpoint.decoding.store_history import EpochFile, content, epoch_files
-from streamstate.snapshots.checkpoint.decoding.table_format import Part, SparkType, TableFormat
-from streamstate.snapshots.checkpoint.operators import (
+from streamstate.snapshots.checkpoint.state_tables import (
     CHANGE,
     EPOCH,
     PARTITION,

@@ -20,11 +20,11 @@ from streamstate.snapshots.checkpoint.decoding.failures import (
     UnsupportedChangelogError,
 )
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import pinned, recorded_stores
-from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import family_numbers
+from streamstate.snapshots.checkpoint.decoding.rocksdb_sst import family_numbers
 from streamstate.snapshots.checkpoint.decoding.schema_files import DEFAULT_FAMILY, FamilySchema, family_schemas
-from streamstate.snapshots.checkpoint.decoding.table_format import KeyEncoding, Part, TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import KeyEncoding, Part, TableFormat
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, local_path
-from streamstate.snapshots.checkpoint.operators import JOIN_FORMAT, ListedStore, Shape, StateSource, tables_of
+from streamstate.snapshots.checkpoint.state_tables import JOIN_FORMAT, ListedStore, Shape, StateSource, tables_of
 
 _STORE = "spark.sql.streaming.stateStore"
 _PACKAGE = "org.apache.spark.sql.execution.streaming.state"

@@ -20,15 +20,15 @@ from functools import cache
 from typing import Protocol
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.decoding.changelog_records import Records
 from streamstate.snapshots.checkpoint.decoding.failures import (
     DamagedChangelogError,
     MissingChangelogError,
     OnlySnapshotError,
     UnsupportedChangelogError,
 )
-from streamstate.snapshots.checkpoint.decoding.records import Records
 from streamstate.snapshots.checkpoint.decoding.schema_files import has_columns
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.checkpoint.filesystem import inside
 from streamstate.snapshots.checkpoint.state_files import CHANGES, SNAPSHOTS, StateFile, StoreFiles
 from streamstate.snapshots.store.names import is_number

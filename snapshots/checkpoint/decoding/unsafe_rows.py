@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from streamstate.snapshots.checkpoint.decoding.arrow_types import list_type, stored_as, struct_type
 from streamstate.snapshots.checkpoint.decoding.failures import UnsupportedChangelogError
-from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
+from streamstate.snapshots.checkpoint.decoding.state_table_format import SparkType
 from streamstate.snapshots.checkpoint.decoding.unsafe_values import (
     Bytes,
     Mask,

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.decoding.changelog_records import DELETE, MERGE, PUT, Records, gathered, joined
 from streamstate.snapshots.checkpoint.decoding.failures import MissingChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.integrity import without_checksums
 from streamstate.snapshots.checkpoint.decoding.reader import file_records, rows_of
-from streamstate.snapshots.checkpoint.decoding.records import DELETE, MERGE, PUT, Records, gathered, joined
-from streamstate.snapshots.checkpoint.decoding.rocksdb_snapshots import snapshot_records
+from streamstate.snapshots.checkpoint.decoding.rocksdb_sst import snapshot_records
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.store_history import EpochFile, StateFiles, StoreHistory
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.unsafe_values import sized_values
 
 _LARGEST = 2**31 - 1  # Arrow's offsets have 32 bits

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from streamstate.errors import DamagedStoreError, UntrustedStoreError
-from streamstate.snapshots.checkpoint.operators import CHANGE
+from streamstate.snapshots.checkpoint.state_tables import CHANGE
 from streamstate.snapshots.store.delta.place import Place, synced
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streamstate.errors import StoreError, StreamStateError, UntrustedStoreError
-from streamstate.snapshots.checkpoint.operators import CHANGE
+from streamstate.snapshots.checkpoint.state_tables import CHANGE
 from streamstate.snapshots.store.delta.data_files import fitted, verified
 from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.store.names import is_base_name

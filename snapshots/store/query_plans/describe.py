@@ -12,8 +12,8 @@ import pyarrow as pa
 from streamstate.errors import QueryError
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.checkpoint.decoding.arrow_types import arrow_type
-from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
-from streamstate.snapshots.checkpoint.operators import operator_number
+from streamstate.snapshots.checkpoint.decoding.state_table_format import SparkType
+from streamstate.snapshots.checkpoint.state_tables import operator_number
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.output_modes import known_mode, output_mode
 from streamstate.snapshots.store.changelog import key_columns, operator_of, value_columns

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamstate.errors import QueryError, StoreError
-from streamstate.snapshots.checkpoint.decoding.table_format import SparkType
+from streamstate.snapshots.checkpoint.decoding.state_table_format import SparkType
 
 FORMAT = 1
 _LONGEST = 2_000_000

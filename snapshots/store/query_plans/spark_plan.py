@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
-from streamstate.snapshots.spark.incremental import EpochClock, at_time, has_current_time, incremental
+from streamstate.snapshots.spark.epoch_planning import EpochClock, at_time, has_current_time, incremental
 from streamstate.snapshots.store.names import distinct
 from streamstate.snapshots.store.query_plans.operator_plans import (
     DEDUPLICATE,

@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, key_columns
 from streamstate.snapshots.store.delta import Place, commit_once, open_table
 from streamstate.snapshots.store.delta.commits import version_of
@@ -28,7 +28,7 @@ from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 from streamstate.snapshots.store.delta.reusable_files import Prepared
 from streamstate.snapshots.store.duckdb_sql import listed, quoted, same, spilling
 from streamstate.snapshots.store.layout import RETENTION
-from streamstate.snapshots.store.retention.plan import Stays
+from streamstate.snapshots.store.retention.retention_plan import Stays
 
 _BATCH = 100_000
 

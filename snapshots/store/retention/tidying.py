@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
-from streamstate.snapshots.checkpoint.operators import EPOCH
+from streamstate.snapshots.checkpoint.state_tables import EPOCH
 from streamstate.snapshots.store.delta import Place, open_table
 from streamstate.snapshots.store.delta.maintenance import merge_small_files, sweep
 from streamstate.snapshots.store.delta.reading import TableVersion

@@ -1,4 +1,4 @@
-"""The process that a drill runs: ``python -m streamstate.operations.drill.child TASK EVENTS``."""
+"""The process that a drill runs: ``python -m streamstate.operations.drill.drilled_process TASK EVENTS``."""
 
 from __future__ import annotations
 

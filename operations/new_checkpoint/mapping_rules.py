@@ -12,7 +12,7 @@ from streamstate.errors import StateWriteError, choices, worded
 from streamstate.operations.new_checkpoint.aggregates import Aggregates, base_name
 from streamstate.operations.new_checkpoint.column_pairs import column_pairs, origins
 from streamstate.operations.new_checkpoint.proposed_mapping import Proposal
-from streamstate.snapshots.checkpoint.operators import NO_KEY, Shape
+from streamstate.snapshots.checkpoint.state_tables import NO_KEY, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from streamstate.snapshots.checkpoint.bindings import binds
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object
-from streamstate.snapshots.spark.incremental import EpochClock, at_time
+from streamstate.snapshots.spark.epoch_planning import EpochClock, at_time
 from streamstate.snapshots.store.query_plans.plan_inputs import JOIN, LIMIT
 from streamstate.state_inspect.inputs.shown_rows import SOURCE
 

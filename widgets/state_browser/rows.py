@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidSQLError, TimeLimitError, UnknownColumnError
 from streamstate.snapshots.store.duckdb_sql import quoted
+from streamstate.state_inspect.cell_text import canonical, cell, key_text, plain, timestamp
 from streamstate.state_inspect.expiry_times import expiry_columns, rows_with_times
 from streamstate.state_inspect.keys.key_text import arguments, in_magic, in_sql, magic_word
 from streamstate.state_inspect.keys.table_key import TableKey
+from streamstate.state_inspect.python_rows import records
 from streamstate.state_inspect.results.results import state_of
-from streamstate.state_inspect.rows import records
 from streamstate.state_inspect.temporal_index.query_interrupts import time_limit
-from streamstate.state_inspect.values import canonical, cell, key_text, plain, timestamp
-from streamstate.widgets.browser.actions import BrowserSelection
-from streamstate.widgets.browser.drawing import (
+from streamstate.widgets.key_history.story import KEYFRAME, OWN, change_of
+from streamstate.widgets.model import chosen_row, first_row
+from streamstate.widgets.state_browser.actions import BrowserSelection
+from streamstate.widgets.state_browser.drawing import (
     BrowserColumn,
     BrowserPage,
     BrowserRow,
@@ -26,8 +28,6 @@ from streamstate.widgets.browser.drawing import (
     KeyPanelRow,
     WholeValue,
 )
-from streamstate.widgets.key_history.story import KEYFRAME, OWN, change_of
-from streamstate.widgets.model import chosen_row, first_row
 from streamstate.widgets.still import MARKS
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 import { followButton, group, iconButton } from "./controls.js";
 import { element, icon } from "./dom.js";
 import { at, count, positionOf } from "./epochs.js";
-import { strip } from "./strip.js";
+import { strip } from "./slider_marks.js";
 
 const BETWEEN_MOVES = 50; // milliseconds between the positions that are sent while the slider is dragged
 

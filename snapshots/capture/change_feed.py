@@ -24,7 +24,7 @@ from streamstate.errors import (
     SparkConnectError,
     choices,
 )
-from streamstate.snapshots.capture.rows import with_positions
+from streamstate.snapshots.capture.change_rows import with_positions
 from streamstate.snapshots.checkpoint.damage.state import StateDamage, stopping
 from streamstate.snapshots.checkpoint.decoding.failures import (
     ChangelogError,
@@ -32,9 +32,9 @@ from streamstate.snapshots.checkpoint.decoding.failures import (
     MissingChangelogError,
 )
 from streamstate.snapshots.checkpoint.decoding.reader import changes, columns_of
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.checkpoint.decoding.whole_state import whole_state
-from streamstate.snapshots.checkpoint.operators import EPOCH, StateSource
+from streamstate.snapshots.checkpoint.state_tables import EPOCH, StateSource
 from streamstate.snapshots.spark.failures import TooLargeError, failures
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.spark.state_reader import StateReader, StateRows

@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamstate.snapshots.checkpoint.operators import HASH, NO_KEY, POSITION
+from streamstate.snapshots.checkpoint.state_tables import HASH, NO_KEY, POSITION
 from streamstate.snapshots.store.changelog import operator_of
 from streamstate.snapshots.store.duckdb_sql import quoted, same
 from streamstate.snapshots.store.entries import Entries
-from streamstate.state_inspect.differences.cause_rules import INPUT, UNKNOWN, EpochFacts, KeyEvent, Rule, rule_of
+from streamstate.state_inspect.causes.cause_rules import INPUT, UNKNOWN, EpochFacts, KeyEvent, Rule, rule_of
 from streamstate.state_inspect.differences.diff_sql import TableColumns
 from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable

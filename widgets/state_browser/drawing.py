@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamstate.snapshots.calls.html import Html
+from streamstate.state_inspect.cell_text import Cell, cell
 from streamstate.state_inspect.expiry_times import expiry
-from streamstate.state_inspect.values import Cell, cell
-from streamstate.widgets.browser.actions import BrowserSelection
-from streamstate.widgets.browser.marks import SliderMarks
 from streamstate.widgets.number_text import described, ranges
+from streamstate.widgets.state_browser.actions import BrowserSelection
+from streamstate.widgets.state_browser.marks import SliderMarks
 from streamstate.widgets.still import frame, table, td
 from streamstate.widgets.why import WhyPanel
 

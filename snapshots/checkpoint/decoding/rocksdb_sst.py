@@ -29,14 +29,14 @@ import numpy as np
 
 from streamstate.extras import install_command
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.decoding.changelog_records import PADDING, PUT, Records
 from streamstate.snapshots.checkpoint.decoding.failures import (
     DamagedChangelogError,
     MissingChangelogError,
     UnsupportedChangelogError,
 )
 from streamstate.snapshots.checkpoint.decoding.integrity import verified
-from streamstate.snapshots.checkpoint.decoding.records import PADDING, PUT, Records
-from streamstate.snapshots.checkpoint.decoding.table_format import TableFormat
+from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.checkpoint.filesystem import inside, local_path
 from streamstate.snapshots.checkpoint.state_files import StoreFiles, data_files
 

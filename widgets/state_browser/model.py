@@ -11,15 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.store.consistent_read import consistent_read
+from streamstate.state_inspect.cell_text import canonical, timestamp
 from streamstate.state_inspect.expiry_times import expiry_columns
 from streamstate.state_inspect.results.naming import naming_note
 from streamstate.state_inspect.results.results import state_name
 from streamstate.state_inspect.temporal_index.background_loading import ReadAhead
-from streamstate.state_inspect.values import canonical, timestamp
-from streamstate.widgets.browser.actions import BrowserSelection, acted
-from streamstate.widgets.browser.drawing import BrowserDrawing, BrowserPage, ChangeCounts, WholeValue
-from streamstate.widgets.browser.marks import SliderMarks, slider_marks
-from streamstate.widgets.browser.rows import (
+from streamstate.widgets.model import SAVED_PAGES, Drawing, Focus, ViewModel, chosen_table, clicked, tables_shown
+from streamstate.widgets.state_browser.actions import BrowserSelection, acted
+from streamstate.widgets.state_browser.drawing import BrowserDrawing, BrowserPage, ChangeCounts, WholeValue
+from streamstate.widgets.state_browser.marks import SliderMarks, slider_marks
+from streamstate.widgets.state_browser.rows import (
     RowReader,
     beginnings,
     key_panel,
@@ -28,7 +29,6 @@ from streamstate.widgets.browser.rows import (
     table_at,
     whole_value,
 )
-from streamstate.widgets.model import SAVED_PAGES, Drawing, Focus, ViewModel, chosen_table, clicked, tables_shown
 from streamstate.widgets.view import View
 from streamstate.widgets.why import WhyReader
 

@@ -9,7 +9,7 @@ from streamstate.operations.checkpoint import Checkpoint
 from streamstate.operations.new_checkpoint.proposed_mapping import FEW_ROWS
 from streamstate.operations.report_html import cell, report
 from streamstate.snapshots.calls.html import Html, head, table, tag
-from streamstate.state_inspect.values import Cell
+from streamstate.state_inspect.cell_text import Cell
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamstate.snapshots.checkpoint.operators import CHANGE, EPOCH, PARTITION, POSITION, Columns
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, PARTITION, POSITION, Columns
 from streamstate.snapshots.spark.state_reader import StateRows
 from streamstate.snapshots.store.changelog import DELETE, PUT
 from streamstate.snapshots.store.duckdb_sql import embedded, listed, quoted, same

@@ -13,7 +13,7 @@ from streamstate.errors import InvalidArgumentError, VariableConflictError, firs
 from streamstate.snapshots.calls.html import Html, tag
 from streamstate.state_inspect.analytics.columns import is_number
 from streamstate.state_inspect.bound_versions import BoundVersions
-from streamstate.state_inspect.values import cell, number, timestamp
+from streamstate.state_inspect.cell_text import cell, number, timestamp
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.widgets.model import NoSelection, ViewModel
 from streamstate.widgets.still import frame
@@ -60,7 +60,7 @@ class SliderDrawing:
 class SliderModel(ViewModel[NoSelection]):
     """Follows a variable, and sets it."""
 
-    kind = "slider"
+    kind = "variable_slider"
     again = "to set it"
 
     def __init__(

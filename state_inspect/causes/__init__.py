@@ -1,0 +1,1 @@
+"""Causes of changes: why a key was added, changed or removed."""
