@@ -59,10 +59,10 @@ _HOMES = {
     "KeyHistoryView": "key_history.model",
     "LateRowsView": "late_rows",
     "QueryDashboard": "dashboard.model",
-    "StateBrowser": "browser.model",
+    "StateBrowser": "state_browser.model",
     "StoreOverview": "overview",
     "Timeline": "timeline.model",
-    "VariableSlider": "variables.slider",
+    "VariableSlider": "variables.variable_slider",
     "VariableView": "variables.model",
     **dict.fromkeys(["View", "close_all", "link"], "view"),
 }
