@@ -62,7 +62,7 @@ def in_words(offset: str | None, files: int | None = None) -> str:
     if offset is None:
         return "nothing read yet"
     if files is not None:
-        return f"{files:,} files"
+        return f"{files:,} file{'s' * (files != 1)}"
     known = parsed(offset)
     if (batch := file_batch(known)) is not None:
         return f"files up to the source's batch {batch}"

@@ -101,7 +101,7 @@ def test_epochs_of_a_checkpoint_with_offsets_in_words(
     assert lines[-1].endswith("5 files")
     assert main(["epochs", str(counted[0]), "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["sources"] for row in rows] == [{"0": f"{number} files"} for number in range(1, 6)]
+    assert [row["sources"] for row in rows] == [{"0": f"{number} file{'s' * (number > 1)}"} for number in range(1, 6)]
     assert json.loads(rows[0]["offsets"][0]) == {"logOffset": 0}
     with pytest.raises(SystemExit):
         main(["epochs", "--help"])

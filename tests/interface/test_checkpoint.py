@@ -52,7 +52,7 @@ def test_epochs_with_their_offsets_in_words(checkpoint: ss.Checkpoint) -> None:
     epochs = checkpoint.epochs()
     assert epochs["epoch"].tolist() == [0, 1, 2, 3, 4]
     assert epochs["status"].unique().tolist() == ["committed"]
-    assert epochs["sources"].tolist() == [{0: f"{number} files"} for number in range(1, 6)]
+    assert epochs["sources"].tolist() == [{0: f"{number} file{'s' * (number > 1)}"} for number in range(1, 6)]
     assert epochs["committed_at"].notna().all()
     assert epochs["began_at"].is_monotonic_increasing
 
