@@ -356,7 +356,7 @@ class Checkpoint(os.PathLike[str]):
             1
         """
         from streamstate.operations.fork import Fork
-        from streamstate.replay.forks.fork import fork
+        from streamstate.replay.forks.make_fork import fork
 
         made = fork(
             self.path,

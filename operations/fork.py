@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streamstate.operations.checkpoint import Checkpoint
-from streamstate.replay.forks.fork import NewFork
+from streamstate.replay.forks.make_fork import NewFork
 
 
 class Fork(Checkpoint, NewFork):

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from streamstate.errors import EpochGoneError, InvalidArgumentError
 from streamstate.replay.forks import NewFork
-from streamstate.replay.forks.fork import fork, fork_before_first_epoch
+from streamstate.replay.forks.make_fork import fork, fork_before_first_epoch
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import ForkRunner, Watermark
 from streamstate.replay.stepping.step import EpochLoop

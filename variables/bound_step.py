@@ -39,7 +39,7 @@ class BoundStep:
         if binding is None:
             self._refuse_values({})
             return frame
-        from streamstate.variables.bound_query import variables_in, with_variables
+        from streamstate.variables.query_with_variables import variables_in, with_variables
 
         self._variables = variables_in(frame, binding)
         self._refuse_values(self._variables)
@@ -50,7 +50,7 @@ class BoundStep:
         texts = dict(logs)
         if not self.values or not self._variables:
             return texts
-        from streamstate.variables.bound_query import overridden
+        from streamstate.variables.query_with_variables import overridden
 
         name = f"offsets/{epoch}"
         lines = texts[name].split("\n")
@@ -67,7 +67,7 @@ class BoundStep:
         """Within the block, the fork's tasks know what they are bound to."""
         if not self._variables:
             return nullcontext()
-        from streamstate.variables.bound_query import bound_run
+        from streamstate.variables.query_with_variables import bound_run
 
         return bound_run(frame, self.fork.path)
 
@@ -75,7 +75,7 @@ class BoundStep:
         """Merge what an epoch has contributed, into the fork's own branch."""
         if not self._variables:
             return
-        from streamstate.variables.binding_source import take_in_branch
+        from streamstate.variables.epoch_binding import take_in_branch
         from streamstate.variables.in_tasks import log_of
 
         planned = self.fork.planned(epoch)

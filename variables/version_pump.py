@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from streamstate.errors import StreamStateError, first_line
 from streamstate.snapshots.checkpoint.bindings import bound_version
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.variables.binding_source import take_in_branch
-from streamstate.variables.bound_query import branches_of
+from streamstate.variables.epoch_binding import take_in_branch
 from streamstate.variables.in_tasks import log_of
+from streamstate.variables.query_with_variables import branches_of
 from streamstate.variables.shared_variable import SharedVariable
 
 if TYPE_CHECKING:

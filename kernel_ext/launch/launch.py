@@ -142,7 +142,7 @@ class Launch:
     def _bound_run(self) -> AbstractContextManager[None]:
         if not self.shared:
             return nullcontext()
-        from streamstate.variables.bound_query import bound_run
+        from streamstate.variables.query_with_variables import bound_run
 
         return bound_run(self.frame, self.checkpoint)
 

@@ -53,7 +53,7 @@ def with_shared_variables(launch: Launch, variables: Mapping[str, SharedVariable
     Raises:
         QueryError: the query has run before, with other sources.
     """
-    from streamstate.variables.bound_query import check_goes_on, with_variables
+    from streamstate.variables.query_with_variables import check_goes_on, with_variables
 
     check_goes_on(launch.frame, launch.checkpoint, list(variables))
     if not variables:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError, EpochGoneError, QueryError, first_line, worded
 from streamstate.operations.code_check.report import Finding, migrate_call
-from streamstate.replay.forks.fork import fork_for_now
+from streamstate.replay.forks.make_fork import fork_for_now
 from streamstate.replay.stepping.step import step
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback

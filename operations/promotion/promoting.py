@@ -16,7 +16,7 @@ from streamstate.errors import PromotionError
 from streamstate.operations.promotion.requirements import check_promotable, check_stopped
 from streamstate.operations.promotion.switch import SWITCHING, Switch, has_run, promotion_of, recover_promotion
 from streamstate.operations.rescaling.rollback import recover_rescale
-from streamstate.replay.forks.fork import ForkBuilder, never_overwriting
+from streamstate.replay.forks.make_fork import ForkBuilder, never_overwriting
 from streamstate.replay.stepping.fork_folder import stepping
 from streamstate.replay.stepping.next_epoch import with_own_conf
 from streamstate.snapshots.calls.html import listed

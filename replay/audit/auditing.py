@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import EpochGoneError, InvalidArgumentError, choices
 from streamstate.replay.audit.report import Audit, AuditDivergence, AuditedReplay, with_ranked_suspects
-from streamstate.replay.forks.fork import fork_before_first_epoch, fork_for_now
+from streamstate.replay.forks.make_fork import fork_before_first_epoch, fork_for_now
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import ForkRunner
 from streamstate.replay.stepping.query_sources import check_replayable, check_streaming, sources_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from streamstate.errors import EpochGoneError
-from streamstate.replay.forks.fork import NewFork, fork
+from streamstate.replay.forks.make_fork import NewFork, fork
 from streamstate.replay.stepping.breakpoints import ERROR, Until, breakpoint_at
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import ForkRunner

@@ -14,7 +14,7 @@ from sampling import sampled
 from stepping import tree, untouched
 
 import streamstate as ss
-from streamstate.replay.forks.fork import ForkBuilder
+from streamstate.replay.forks.make_fork import ForkBuilder
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
 

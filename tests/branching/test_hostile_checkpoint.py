@@ -16,7 +16,7 @@ import streamstate as ss
 from branching.test_fork_files import lay_out
 from streamstate.errors import DamagedCheckpointError, ForkError, UnsupportedStateError, UntrustedCheckpointError
 from streamstate.operations.rescaling.rollback import NOTE, Unfinished
-from streamstate.replay.forks.fork import never_overwriting
+from streamstate.replay.forks.make_fork import never_overwriting
 from streamstate.replay.stepping.fork_folder import ForkFolder
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import inside

@@ -30,7 +30,7 @@ from streamstate.reports import History, StateTable
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.store.changelog import state_at
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.retention import retention_plan as plan
+from streamstate.snapshots.store.retention import kept_epochs as plan
 from streamstate.snapshots.store.retention.dropping import RetentionReport, retain
 
 pytestmark = pytest.mark.slow

@@ -32,7 +32,7 @@ LONG = {
     "compact": "snapshots.store.retention.tidying",
     "drill": "operations.drill.run",
     "export": "snapshots.store.export",
-    "fork": "replay.forks.fork",
+    "fork": "replay.forks.make_fork",
     "migrate": "operations.new_checkpoint.migrate",
     "promote": "operations.promotion.promoting",
     "replay": "replay.replay",

@@ -16,7 +16,7 @@ from spark_settings import SHARED
 
 import streamstate as ss
 from streamstate.variables import version_pump
-from streamstate.variables.bound_query import bound_run, with_variables
+from streamstate.variables.query_with_variables import bound_run, with_variables
 from streamstate.variables.version_pump import VersionPump
 from variables import sharing
 from variables.sharing import QUERIES, Life, Variables, frame_of

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import streamstate as ss
 from streamstate.snapshots.checkpoint.bindings import Version
-from streamstate.variables.binding_source import take_in_branch
 from streamstate.variables.contributions import Staged, begin_run, stage_group
+from streamstate.variables.epoch_binding import take_in_branch
 from streamstate.variables.in_tasks import log_of
 from streamstate.variables.version_bytes import encoded_contribution
 

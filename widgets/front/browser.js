@@ -1,6 +1,7 @@
 import { selectBox } from "./controls.js";
 import { rowCopies } from "./copies.js";
 import { element, fact, fill } from "./dom.js";
+import { epochTransport } from "./epoch_slider.js";
 import { help } from "./help.js";
 import { keyHistory } from "./key_panel.js";
 import { columnWindow, rowControls } from "./row_controls.js";
@@ -8,7 +9,6 @@ import { rowGrid } from "./rows.js";
 import { screen } from "./screen.js";
 import { legend } from "./slider_marks.js";
 import { changeCount, note } from "./tables.js";
-import { epochTransport } from "./epoch_slider.js";
 import { wholeValue } from "./whole_value.js";
 import { whyPanel } from "./why.js";
 import { number } from "./words.js";

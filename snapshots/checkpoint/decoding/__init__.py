@@ -1,1 +1,1 @@
-"""A reader of the changelog files of Spark's state stores, into Arrow, without Spark and without Java."""
+"""A reader of the changelogs and snapshots of Spark's state stores, into Arrow, without Spark and without Java."""

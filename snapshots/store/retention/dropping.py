@@ -31,7 +31,7 @@ from streamstate.snapshots.store.keyframes import Keyframe, keyframe_rows
 from streamstate.snapshots.store.layout import MANIFEST, RETENTION, Layout
 from streamstate.snapshots.store.manifest import Manifest, read_entries, with_kept_keyframes
 from streamstate.snapshots.store.registry import required_query
-from streamstate.snapshots.store.retention.retention_plan import Plan, Policy, Stays, planned, with_changes, with_rows
+from streamstate.snapshots.store.retention.kept_epochs import Plan, Policy, Stays, planned, with_changes, with_rows
 from streamstate.snapshots.store.retention.rewriting import Rewrite, drop
 
 # Another run may finish first, but hardly this often.

@@ -28,7 +28,7 @@ from streamstate.snapshots.store.delta.reading import Committed, TableVersion
 from streamstate.snapshots.store.delta.reusable_files import Prepared
 from streamstate.snapshots.store.duckdb_sql import listed, quoted, same, spilling
 from streamstate.snapshots.store.layout import RETENTION
-from streamstate.snapshots.store.retention.retention_plan import Stays
+from streamstate.snapshots.store.retention.kept_epochs import Stays
 
 _BATCH = 100_000
 

@@ -214,7 +214,7 @@ class ForkBuilder:
 
     def _bind(self, epoch: int) -> None:
         """Add the source that binds the fork's epochs to what its newest epoch has read."""
-        from streamstate.variables.bound_query import newest_binding
+        from streamstate.variables.query_with_variables import newest_binding
 
         path = f"{self.target}/offsets/{epoch}"
         text = self.files.text(path) or ""

@@ -16,7 +16,10 @@ from streamstate.snapshots.checkpoint.filesystem import files_for, local_path
 from streamstate.snapshots.checkpoint.fork_record import forked_from
 from streamstate.snapshots.spark.catalyst import source_name
 from streamstate.snapshots.spark.python_sources import register_source
-from streamstate.variables.binding_source import (
+from streamstate.variables.contributions import begin_run
+from streamstate.variables.declaration import LATEST
+from streamstate.variables.declaring import declared_variable
+from streamstate.variables.epoch_binding import (
     BRANCHES,
     CHECKPOINT,
     DECLARED,
@@ -27,9 +30,6 @@ from streamstate.variables.binding_source import (
     declared_in,
     declared_option,
 )
-from streamstate.variables.contributions import begin_run
-from streamstate.variables.declaration import LATEST
-from streamstate.variables.declaring import declared_variable
 from streamstate.variables.in_tasks import QueryRun, is_local
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.transports.addresses import transport_at
@@ -200,7 +200,7 @@ def overridden(
     binding: Binding, values: Mapping[str, Any], variables: Mapping[str, SharedVariable], branch: str
 ) -> Binding:
     """Return a binding with other values for some variables, which become versions of a fork's own branch."""
-    from streamstate.variables.binding_source import begin_branch
+    from streamstate.variables.epoch_binding import begin_branch
     from streamstate.variables.in_tasks import log_of
 
     versions = dict(binding.versions)
