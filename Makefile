@@ -38,7 +38,7 @@ QUICK_JAVA = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=
 PYTEST = browser=$$(scripts/chromium $(PY)) && STREAMSTATE_CHROMIUM="$$browser" SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" \
 	$(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-test: $(DONE)/dev $(DONE)/spark.jsa java  ## run the tests: a quarter of an hour on two cores
+test: $(DONE)/dev $(DONE)/spark.jsa java  ## run the tests: about ten minutes on two cores
 	@$(PYTEST) $(PYTESTFLAGS)
 
 test-slow: $(DONE)/dev $(DONE)/spark.jsa java  ## run what `make test` leaves out: notebooks, more operators, more of the browser

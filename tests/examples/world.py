@@ -180,7 +180,8 @@ class Folder:
         for path, version in sorted(self._listed - found):
             original = self._original / path.relative_to(self.path)
             shutil.copy2(original, path) if version else path.mkdir()
-        self._listed = _listing(self.path)
+        known = {path for path, _ in self._listed}
+        self._listed = {(path, version) for path, version in _listing(self.path) if path in known}
 
 
 def _listing(folder: Path) -> set[tuple[Path, tuple[int, ...]]]:
