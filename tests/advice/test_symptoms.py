@@ -173,7 +173,6 @@ SYMPTOMS = {
         lambda a, _: PANDAS_STATE["no timeout"].build(a), "update", ["op0 has not shrunk so far, because it has no"]
     ),
 }
-QUICK = ("dropDuplicates state grows forever",)
 
 
 def run(spark: SparkSession, folder: Path, symptom: Symptom) -> tuple[History, int]:
@@ -198,9 +197,8 @@ def run(spark: SparkSession, folder: Path, symptom: Symptom) -> tuple[History, i
     return ss.open_store(folder / "store")["q"], sum(returned)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SYMPTOMS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SYMPTOMS)
 def test_a_symptom_is_explained_and_what_is_fine_is_not(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Each expected sentence is among the advice, and nothing is advised where nothing is expected."""
     symptom = SYMPTOMS[name]

@@ -115,6 +115,7 @@ def test_an_invalid_verify_is_refused(tmp_path: Path) -> None:
         ss.Checkpoint(tmp_path).capture(tmp_path / "store", verify="some")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_capture_needs_no_spark(spark: SparkSession, checkpoint: Path, tmp_path: Path) -> None:
     """Neither where a table has changelogs nor where it has only snapshots."""
     window = checkpoint.parent.parent / "RocksDB-with-changelog" / "window"

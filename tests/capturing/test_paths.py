@@ -24,6 +24,8 @@ from capturing.test_remote_checkpoint import upload
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 
+pytestmark = pytest.mark.slow
+
 COMPOSED, DECOMPOSED = unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é")
 MARKS = "%#?+;[]{}~&='\",!$^`|<>*@() "
 EVERY = f" {MARKS}{COMPOSED}{DECOMPOSED}日本 100% "

@@ -20,6 +20,8 @@ from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
 
+pytestmark = pytest.mark.slow
+
 EPOCHS = 12
 POLL = "HEAD bucket/store/q/_epochs/_delta_log/00000000000000000013.json"
 STATES: list[dict[str, int] | None] = [{"a": epoch, "b": epoch // 5, "c": 7} for epoch in range(EPOCHS)]

@@ -33,6 +33,8 @@ from streamstate.reports import Fork
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE
 
+pytestmark = pytest.mark.slow
+
 Build = Callable[[], DataFrame]
 
 

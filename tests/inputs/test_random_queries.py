@@ -23,6 +23,8 @@ from inputs.streams import ids, read, rows_of_file, run, watermark_before, write
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 OfRows = Callable[[pd.DataFrame], Any]
 # By name: the condition or key in SQL, and the same on the rows of a file.
 FILTERS: dict[str, tuple[str, OfRows]] = {

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from conftest import Source, counts, letters
 from pyspark.sql import SparkSession
 
 import streamstate as ss
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_running_query_and_its_checkpoint(source: Source, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from reading.test_exact_values import BEYOND_A_DOUBLE, NESTED, NOON, REPORTED, E
 import streamstate as ss
 from streamstate.widgets import StateBrowser
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["UA", "", "null", '"null"', "O'Hare", 'a "b" c', "{epoch} $x %y \\n", "two\nlines\t", "ü — 😀", "--at"]
 KEYS: dict[pa.DataType, list[Any]] = {
     pa.string(): TEXTS,

@@ -16,6 +16,8 @@ from operators.running import Run, checked, with_settings
 from streamstate.errors import UnsupportedStateError
 from streamstate.snapshots.checkpoint.state_tables import Shape, flatten
 
+pytestmark = pytest.mark.slow
+
 KEY_GROUPS = {
     "plain": [
         "several of all sorts",

@@ -13,6 +13,8 @@ import streamstate as ss
 from streamstate.errors import SessionError
 from streamstate.snapshots.spark.session import CAPTURE_SETTINGS, StreamStateWarning, advise
 
+pytestmark = pytest.mark.slow
+
 
 def in_a_new_process(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a new process, with a new JVM."""
