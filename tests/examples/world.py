@@ -176,7 +176,10 @@ class Folder:
         """Undo what examples wrote."""
         found = _listing(self.path)
         for path, _ in sorted(found - self._listed, reverse=True):
-            path.unlink() if path.is_file() else path.rmdir()
+            if path.is_dir():  # Spark may still write into the state of a query that has stopped: the next reset sees it
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
         for path, version in sorted(self._listed - found):
             original = self._original / path.relative_to(self.path)
             shutil.copy2(original, path) if version else path.mkdir()
