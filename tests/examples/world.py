@@ -176,7 +176,8 @@ class Folder:
         """Undo what examples wrote."""
         found = _listing(self.path)
         for path, _ in sorted(found - self._listed, reverse=True):
-            if path.is_dir():  # Spark may still write into the state of a query that has stopped: the next reset sees it
+            # Spark may still write the state of a query that has stopped: the next reset removes the rest.
+            if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
