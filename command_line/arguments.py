@@ -131,7 +131,6 @@ def add_at(parser: argparse.ArgumentParser, text: str = "the epoch (default: the
 def add_key(parser: argparse.ArgumentParser) -> None:
     """Add the key, one word per key column."""
     parser.add_argument(MORE_WORDS, metavar="COL=VALUE", nargs="*", help=KEY_HELP)
-    parser.set_defaults(parser=parser)  # for key_of
 
 
 def history_of(given: argparse.Namespace) -> History:

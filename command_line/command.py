@@ -49,4 +49,4 @@ class Command:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         self.arguments(parser)
-        parser.set_defaults(run=self.run)
+        parser.set_defaults(run=self.run, parser=parser)

@@ -69,21 +69,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the arguments. argparse ends a key at the first option; here its words may follow one."""
-    all_commands = parser()
-    given, rest = all_commands.parse_known_args(arguments)
+    given, rest = parser().parse_known_args(arguments)
     if rest and (any(word.startswith("-") for word in rest) or not isinstance(getattr(given, MORE_WORDS, None), list)):
-        _unrecognized(all_commands, given.command, rest)
+        _unrecognized(given.parser, rest)
     if rest:
         getattr(given, MORE_WORDS).extend(rest)
     return given
 
 
-def _unrecognized(all_commands: argparse.ArgumentParser, command: str, words: Sequence[str]) -> NoReturn:
-    """Exit with an error of the command, whose options it lists."""
-    parsers = next(action for action in all_commands._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001 (as --help)
-    named: argparse.ArgumentParser = parsers.choices[command]
+def _unrecognized(command: argparse.ArgumentParser, words: Sequence[str]) -> NoReturn:
+    """Exit with an error of the command, with its options."""
     wrong = next((word for word in words if word.startswith("--")), None)
-    named.error(f"unexpected {' '.join(words)!r}" if wrong is None else no_option(wrong.partition("=")[0], named))
+    command.error(f"unexpected {' '.join(words)!r}" if wrong is None else no_option(wrong.partition("=")[0], command))
 
 
 def _display(call: str, interrupted: str) -> AbstractContextManager[ProgressCallback]:

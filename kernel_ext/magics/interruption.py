@@ -27,7 +27,7 @@ class Interruption:
 
     progress: Progress
     then: Launch | None = None
-    """What the query continues as after the block; None if the block has seen to that."""
+    """The launch with which the query continues after the block; None if the block starts it itself."""
     line: str = ""
     """The last line of the progress, to which the length of the interruption is added."""
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from streamstate.state_inspect import Store
 
 TableMapping = str | Callable[[Mapping[str, "DataFrame"]], "DataFrame"]
-"""How the rows of a new state table follow from the old state tables: Spark SQL over their names, or a function."""
+"""The rows of a new state table, computed from the old state tables: Spark SQL over their names, or a function."""
 
 _INSTEAD = (
     "A mapping is a query over the old state tables with Spark's own functions. For anything else pass a function of"

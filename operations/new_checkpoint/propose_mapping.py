@@ -115,7 +115,7 @@ class Previewing:
     counts: Mapping[str, int | None]
     """For each old state table the number of its rows, if all are read."""
     rows: int
-    """How many new rows to show."""
+    """The number of new rows to show."""
     mapping: Mapping[str, TableMapping] = field(default_factory=dict)
 
     def of(self, proposal: Proposal) -> Proposal:

@@ -29,11 +29,11 @@ class Preview:
     before: pd.DataFrame
     """Old rows; those that become one are beside each other."""
     after: pd.DataFrame
-    """What the mapping makes of them."""
+    """The rows that the mapping returns for them."""
     groups: tuple[int, ...] | None = None
     """For each row of ``after``, from how many old rows it comes; None if the mapping does not say which they are."""
     shown: tuple[int, ...] = ()
-    """How many of these are in ``before``."""
+    """The number of these in ``before``."""
     rows_before: int | None = None
     """The number of old rows; None if there are more than were read."""
     rows_after: int | None = None
@@ -49,7 +49,7 @@ class Proposal:
     sql: str | None
     """None: it is mapped by a function, or not at all."""
     notes: tuple[str, ...] = ()
-    """What it does that is not a plain copy, in sentences."""
+    """Everything that it does beside copying, in sentences."""
     problem: str | None = None
     """The problem found, for which :meth:`Checkpoint.migrate` would refuse it; None if none."""
     old: str | None = None

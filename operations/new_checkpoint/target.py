@@ -139,7 +139,7 @@ class TargetTable:
 
     source: StateSource
     schema: StructType
-    """What Spark's state reader returns of it."""
+    """The schema that Spark's state reader returns for it."""
     keys: tuple[str, ...]
     """The names of its key columns."""
     types: Mapping[str, DataType] = field(hash=False)

@@ -1,4 +1,4 @@
-"""What a call needs of Spark: that it is installed, and not Spark Connect, which has no JVM in this process."""
+"""Calls that need Spark in this process: installed, and not Spark Connect, which has its JVM elsewhere."""
 
 from __future__ import annotations
 
