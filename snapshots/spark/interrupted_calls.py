@@ -14,6 +14,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,8 +22,9 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
-_LONGEST_CANCEL = 1.0
-"""Seconds that an interrupt waits for Spark to take the order to cancel jobs."""
+_LONGEST_CANCEL = 10.0
+"""Seconds that an interrupt waits for the tasks of the jobs that it cancels to end; a second interrupt does not."""
+_POLL = 0.02
 
 
 class _OwnInterrupt:
@@ -60,8 +62,14 @@ class _OwnInterrupt:
         raise KeyboardInterrupt
 
     def _cancel_jobs(self) -> None:
-        if (context := _running_context()) is not None:
-            context.cancelJobsWithTag(self.tag)
+        if (context := _running_context()) is None:
+            return
+        context.cancelJobsWithTag(self.tag)
+        # A task that still runs would write again what the interrupted call removes.
+        tracker, deadline = context.statusTracker(), time.monotonic() + _LONGEST_CANCEL
+        jobs = context._jsc.sc().statusTracker().getJobIdsForTag(self.tag)
+        while time.monotonic() < deadline and any(_has_tasks(tracker, job) for job in jobs):
+            time.sleep(_POLL)
 
 
 @contextmanager
@@ -105,6 +113,12 @@ def lasting_jobs() -> Iterator[None]:
         yield
     finally:
         context.addJobTag(block.tag)
+
+
+def _has_tasks(tracker: Any, job: int) -> bool:
+    """Return whether tasks of a job are running, also after it has ended."""
+    stages = getattr(tracker.getJobInfo(job), "stageIds", ())
+    return any(getattr(tracker.getStageInfo(stage), "numActiveTasks", 0) for stage in stages)
 
 
 def _in_main_thread() -> bool:

@@ -194,6 +194,7 @@ class SparkWorld(World):
                     getattr(value, end, lambda: None)()
         for query in self._spark.streams.active:
             query.stop()
+        assert not self._spark.streams.active
         self._opened.close()
 
 

@@ -9,7 +9,10 @@ that an example uses without defining it is looked up in :class:`World`.
 from __future__ import annotations
 
 import shutil
+import stat
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +31,9 @@ from examples.written_query import write_query
 from streamstate import widgets
 from streamstate.reports import Store
 from streamstate.widgets.view import close_all
+
+_LONGEST_WRITING = 60
+"""Seconds after which a stopped query writes nothing more."""
 
 
 class World:
@@ -174,14 +180,16 @@ class Folder:
 
     def reset(self) -> None:
         """Undo what examples wrote."""
-        found = _listing(self.path)
-        for path, _ in sorted(found - self._listed, reverse=True):
-            # Spark may still write the state of a query that has stopped: the next reset removes the rest.
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-        for path, version in sorted(self._listed - found):
+        ends = time.monotonic() + _LONGEST_WRITING
+        while added := _listing(self.path) - self._listed:
+            assert time.monotonic() < ends, f"written although no query runs: {sorted(added)[:3]}"
+            # Spark may still write the state of a query that has stopped.
+            for path, _ in sorted(added, reverse=True):
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+        for path, version in sorted(self._listed - _listing(self.path)):
             original = self._original / path.relative_to(self.path)
             shutil.copy2(original, path) if version else path.mkdir()
         known = {path for path, _ in self._listed}
@@ -190,8 +198,12 @@ class Folder:
 
 def _listing(folder: Path) -> set[tuple[Path, tuple[int, ...]]]:
     """Return the files and folders, and what tells a file from others of its path."""
-    found = [(path, path.stat()) for path in folder.rglob("*")]
-    return {(path, (at.st_ino, at.st_mtime_ns) if path.is_file() else ()) for path, at in found}
+    found = set()
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # Spark deletes files too
+            at = path.stat()
+            found.add((path, () if stat.S_ISDIR(at.st_mode) else (at.st_ino, at.st_mtime_ns)))
+    return found
 
 
 @pytest.fixture(scope="session")
