@@ -198,7 +198,7 @@ class Folder:
 
 def _listing(folder: Path) -> set[tuple[Path, tuple[int, ...]]]:
     """Return the files and folders, and what tells a file from others of its path."""
-    found = set()
+    found: set[tuple[Path, tuple[int, ...]]] = set()
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # Spark deletes files too
             at = path.stat()
