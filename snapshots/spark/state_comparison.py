@@ -102,7 +102,7 @@ def state_differences(
     Example:
         >>> before, after = StateAt("checkpoints/delays", 40), StateAt("checkpoints/what_if", 40)
         >>> [difference.why for difference in state_differences(spark, before, after)]
-        ['1 rows are only in the first state, 1 only in the second']
+        ['rows that differ: 1 of the first state, 1 of the second']
     """
     return list(compare_states(spark, one, other, limit=limit, exact=exact).differences)
 
@@ -254,7 +254,7 @@ def _by_rows(left: _Table, right: _Table, limit: int) -> Iterator[TableDifferenc
         sums = [F.sum(F.greatest(F.col("times") * sign, F.lit(0))) for sign in (1, -1)]
         counts = [int(count or 0) for count in rows.agg(*sums).first() or ()]
         if any(counts):
-            why = f"{counts[0]:,} rows are only in the first state, {counts[1]:,} only in the second"
+            why = f"rows that differ: {counts[0]:,} of the first state, {counts[1]:,} of the second"
             shown = [_shown(rows.where(sign), limit) for sign in ("times > 0", "times < 0")]
             yield TableDifference(left.name, why, left.rows, right.rows, counts[0], counts[1], shown[0], shown[1])
     finally:

@@ -88,7 +88,7 @@ def test_a_single_changed_value_is_found(spark: SparkSession, tmp_path: Path) ->
     assert (found.table, found.only_one, found.only_other, found.rows, found.other_rows) == ("op0", 1, 1, 9, 9)
     assert '"k3"' in found.of_one[0]
     assert '"k3"' in found.of_other[0]
-    assert "1 rows are only in the first state" in str(found)
+    assert "rows that differ: 1 of the first state" in str(found)
     many = state_differences(spark, StateAt(left.checkpoint, 0), left, limit=2)
     assert len(many[0].of_other) == 2 < many[0].only_other
 
