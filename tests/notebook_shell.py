@@ -68,10 +68,12 @@ class Shell:
 
 
 def ipython() -> InteractiveShell:
-    """Return the shell of this process, which keeps no history."""
+    """Return the shell of this process, which keeps no history, without the settings of an earlier test."""
     config = Config()
     config.HistoryManager.enabled = False
-    return InteractiveShell.instance(config=config)
+    shell = InteractiveShell.instance(config=config)
+    shell.config.pop("StreamState", None)  # %config has set them
+    return shell
 
 
 @pytest.fixture
@@ -83,7 +85,6 @@ def bare_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shel
     with monkeypatch.context() as patch:
         patch.setattr("gc.collect", lambda: 0)  # which takes a while in a process that has run many tests
         shell.reset(new_session=True)
-    shell.config.pop("StreamState", None)  # set by an earlier test with %config
     load(shell)
     yield Shell(shell)
     unload(shell)
