@@ -51,6 +51,7 @@ StreamStateError
 ├── QueryError (RuntimeError): a streaming query cannot be started or found
 ├── SessionError (RuntimeError): Spark cannot be started with these settings
 │   └── SparkConnectError
+├── SparkVersionError (NotImplementedError): this version of Spark lacks what the call needs
 ├── JavaNotFoundError (RuntimeError): no Java that Spark can use
 └── MissingDependencyError (ImportError): a package of an extra is not installed
 """
@@ -96,6 +97,7 @@ __all__ = [
     "RescaleError",
     "SessionError",
     "SparkConnectError",
+    "SparkVersionError",
     "StateWriteError",
     "StoreError",
     "StreamStateError",
@@ -505,6 +507,24 @@ class SparkConnectError(SessionError):
             "This call needs a classic Spark session, and this process uses Spark Connect.\n"
             "Beside Spark Connect you can capture, follow, fork and examine a checkpoint by its path, and read stores."
             " Call the rest in another process, without SPARK_REMOTE, in which streamstate.session() starts Spark."
+        )
+
+
+class SparkVersionError(StreamStateError, NotImplementedError):
+    """This version of Spark lacks what the call needs."""
+
+    @classmethod
+    def needs(cls, what: str, since: str, here: str, advice: str) -> SparkVersionError:
+        """For a capability that Spark has since a version."""
+        return cls(f"{what} needs Spark {since} or later; this is Spark {here}.\n{advice}")
+
+    @classmethod
+    def lacks(cls, interface: str, here: str) -> SparkVersionError:
+        """For a private interface of Spark that is not as it was in the versions that are known."""
+        return cls(
+            f"Spark {here} has no {interface}, which this call needs.\n"
+            "Use one of the versions of Spark in the documentation's table of compatibility. If yours is there, or is"
+            " newer than those, please report this message."
         )
 
 

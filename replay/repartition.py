@@ -18,6 +18,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.state_tables import StateSource
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
 from streamstate.snapshots.spark.state_reader import StateReader
+from streamstate.snapshots.spark.state_rewriting import require_state_writing
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
@@ -86,6 +87,7 @@ def repartition(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, pa
 
     Spark's interface for it is private and may change in any version.
     """
+    require_state_writing(spark, "Repartitioning state")
     planned = checkpoint.planned(epoch)
     assert planned is not None
     session = spark.newSession()

@@ -14,12 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from streamstate.snapshots.checkpoint.bindings import FORMAT, Binding, Version, binding_in_log
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
+from streamstate.snapshots.spark.pyspark_classes import (
+    DataSource,
+    DataSourceStreamReader,
+    InputPartition,
+    SupportsTriggerAvailableNow,
+)
 from streamstate.variables.contributions import stage_group, take_in
 from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.in_tasks import log_of
@@ -79,11 +83,17 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Bind a new query to the newest versions."""
         return self._bound({}, -1).offset()
 
-    def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
         """Bind the next epoch."""
         served = self._options[SERVED]
         committed = newest_committed(served, self._options[CHECKPOINT])
-        return self._bound(Binding.of_offset(start).versions, committed).offset()
+        before = self._binding_of(committed) if start is None else Binding.of_offset(start)
+        return self._bound({} if before is None else before.versions, committed).offset()
+
+    def _binding_of(self, epoch: int) -> Binding | None:
+        """Return the binding of a committed epoch; before Spark 4.2, Spark does not say where the next one starts."""
+        text = offset_log(self._options[SERVED], self._options[CHECKPOINT], epoch)
+        return None if text is None else binding_in_log(text)
 
     def _bound(self, start: Mapping[str, Version | None], committed: int) -> Binding:
         versions: dict[str, Version | None] = {}

@@ -139,6 +139,8 @@ class _Checking:
             return
         if _refused(sources):
             return
+        if verdict.after is not None and not verdict.after.operators and keeps_state(frame):
+            yield _state_unchecked(self.spark.version)
         yield from name_findings(verdict, explained=self.recorded is not None)
         yield from self._against_the_record(frame)
 
@@ -153,6 +155,16 @@ class _Checking:
             return
         yield from plan_findings(self.recorded, plan)
         yield from recorded_setting_findings(frame, self.recorded, plan)
+
+
+def _state_unchecked(version: str) -> Finding:
+    """Return the finding for a Spark whose planning does not look at the state: before 4.0."""
+    change = f"Spark {version} compares the columns of the state only when the query runs."
+    effect = "It may refuse a changed key or aggregate in the first epoch."
+    replay = worded("replay=3", line="--replay 3")
+    return Finding(
+        "state_unchecked", change, effect, f"Rehearse the change: {replay}; or check with Spark 4.0 or later."
+    )
 
 
 def _unsupported(refusals: dict[str, str], mode: str) -> Finding:

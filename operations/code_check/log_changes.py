@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from streamstate.errors import choices, worded
@@ -18,7 +18,8 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries
 from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS, PlannedEpoch
 from streamstate.snapshots.checkpoint.source_offsets import file_batch, kafka_topics
-from streamstate.snapshots.spark.catalyst import each, walk
+from streamstate.snapshots.spark.catalyst import each, walk, zoned_class
+from streamstate.snapshots.spark.epoch_planning import pinned_settings
 from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ _MOVED_ADVICE = "Restore the place, or the order of the sources; or start over w
 _FILES = re.compile(r"^FileSource\[(.*)\]$", re.DOTALL)
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _TIME_ZONE = "spark.sql.session.timeZone"
-_ZONED = "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression"
 _PINNED = "The checkpoint pins it: the session's value has no effect."
 
 
@@ -153,18 +153,17 @@ def recorded_setting_findings(frame: DataFrame, recorded: QueryPlan, plan: Query
 
 def version_findings(spark: SparkSession, conf: Mapping[str, str], recorded: QueryPlan | None) -> Iterator[Finding]:
     """That another Spark ran the query so far."""
-    known = recorded.spark if recorded is not None else spark_of(conf)
-    same = known.partition(" ")[0].split(".")[:2] == spark.version.split(".")[:2] or known == "unknown"
-    if not same:
+    known, here = spark_of(conf), spark_of(pinned_settings(spark))
+    if recorded is not None:
+        known, here = recorded.spark, spark.version
+    if known != "unknown" and known.split(".")[:2] != here.split(".")[:2]:
         change = f"Spark {known} ran the query so far; this is {spark.version}."
         effect = "An upgrade counts as a change of code: types, nullability and functions may differ."
         yield Finding("spark_version", change, effect, "Rehearse it: replay=3.")
 
 
 def _depends_on_time_zone(frame: DataFrame) -> bool:
-    jvm: Any = frame.sparkSession._jvm
-    loader, initialize = jvm.java.lang.Thread.currentThread().getContextClassLoader(), True
-    zoned = jvm.java.lang.Class.forName(_ZONED, initialize, loader)
+    zoned = zoned_class(frame.sparkSession._jvm)
     return any(
         zoned.isInstance(part) and (not str(part.nodeName()).lower().endswith("cast") or part.needsTimeZone())
         for node in walk(frame._jdf.queryExecution().analyzed())

@@ -49,6 +49,7 @@ KINDS: Mapping[str, Level] = {
     "spark_version": "note",
     "python_code": "note",
     "no_recorded_plan": "note",
+    "state_unchecked": "note",
     "replay_shorter": "note",
 }
 """The level of each kind of finding."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import first_line
+from streamstate.errors import QueryError, first_line
 from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.operations.code_check.schema_changes import (
     SchemaChange,
@@ -23,14 +23,19 @@ from streamstate.snapshots.checkpoint.copying import bring, temporary_folder
 from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_contents import described
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
-from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
+from streamstate.snapshots.spark.catalyst import each, kind_of
 from streamstate.snapshots.spark.epoch_planning import EpochClock, at_time, incremental, pinned_session, state_ids
+from streamstate.snapshots.spark.failures import innermost, worker_was_late
+from streamstate.snapshots.spark.plan_building import renamed
+from streamstate.snapshots.spark.private_classes import private_calls
+from streamstate.snapshots.spark.source_plans import no_files
 from streamstate.state_inspect.inputs.operator_inputs import with_leaves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _RESTORE = "Change the code, or start over with another checkpoint."
+_ATTEMPTS = 3
 _BRACKETED = re.compile(r"\[([A-Z][A-Z_.]+)\]")
 _OF_CLASS = {
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": "key_schema",
@@ -41,7 +46,6 @@ _OF_CLASS = {
     "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE": "variable_kind",
     "STATE_STORE_INVALID_CONFIG_AFTER_RESTART": "processor_setting",
 }
-_DATASOURCES = "org.apache.spark.sql.execution.datasources."
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,14 @@ def spark_verdict(
         copy, empty = CheckpointFiles(f"{folder}/copy"), CheckpointFiles(f"{folder}/empty")
         _copy(spark, checkpoint, epoch, copy.path)
         before = schemas_or_none(copy, epoch)
-        planner = _Planner(pinned_session(spark, checkpoint, epoch, planned.conf), frame, mode, planned)
-        error = planner.error(epoch + 1, f"{copy.path}/state", state_ids(spark, checkpoint, epoch))
+        with private_calls(spark):
+            session = pinned_session(spark, checkpoint, epoch, planned.conf)
+        planner = _Planner(session, frame, mode, planned)
+        error = planner.error(epoch + 1, f"{copy.path}/state", state_ids(spark._jvm, checkpoint.unique_ids(epoch)))
         files = files_for(None, empty.path)
         files.write(f"{empty.path}/offsets/0", files.text(f"{copy.path}/offsets/{epoch}") or "")
         after = None
-        if planner.error(0, f"{empty.path}/state", state_ids(spark, checkpoint, -1)) is None:
+        if planner.error(0, f"{empty.path}/state", state_ids(spark._jvm, {})) is None:
             after = schemas_or_none(empty, 0)
     return SparkVerdict(error, before, after)
 
@@ -114,7 +120,23 @@ class _Planner:
     planned: PlannedEpoch
 
     def error(self, epoch: int, state: str, ids: Any) -> Exception | None:
-        """Return the error that Spark raises when it plans an epoch over a state with some unique ids."""
+        """Return Spark's reason not to plan an epoch over a state with some unique ids; None if it plans it.
+
+        Raises:
+            QueryError: Spark fails for another reason, several times.
+        """
+        attempt = 1
+        while (error := self._planned(epoch, state, ids)) is not None and not is_verdict(error):
+            if attempt == _ATTEMPTS:
+                raise QueryError(
+                    f"Spark failed to plan the next epoch, which says nothing about the code: {innermost(error)}\n"
+                    "Check again. If it remains so, please report this message."
+                ) from error
+            attempt += 1
+        return error
+
+    def _planned(self, epoch: int, state: str, ids: Any) -> Exception | None:
+        """Plan an epoch, and return the error if that fails."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -124,9 +146,10 @@ class _Planner:
         clock = EpochClock(milliseconds(planned.watermark), milliseconds(planned.began_at), planned.conf)
         analyzed = at_time(jvm, with_empty_batches(jvm, self.frame._jdf.queryExecution().analyzed()), clock)
         before = clock if epoch else None
-        made = incremental(
-            self.session, analyzed, self.mode, epoch=epoch, before=before, now=clock, state=state, restart_from=ids
-        )
+        with private_calls(self.session):
+            made = incremental(
+                self.session, analyzed, self.mode, epoch=epoch, before=before, now=clock, state=state, restart_from=ids
+            )
         try:
             made.executedPlan()
         except (PySparkException, Py4JError) as error:
@@ -135,6 +158,13 @@ class _Planner:
             # Otherwise Spark would keep maintaining the copy.
             java.streams().stateStoreCoordinator().deactivateInstances(made.runId())
         return None
+
+
+def is_verdict(error: Exception) -> bool:
+    """Return whether an error is what Spark says of the code: an exception that it names, not a failure on the way."""
+    from pyspark.errors import PySparkException
+
+    return not worker_was_late(error) and (isinstance(error, PySparkException) or bool(_condition(error)))
 
 
 def refusal(verdict: SparkVerdict) -> Finding | None:
@@ -194,30 +224,8 @@ def with_empty_batches(jvm: Any, analyzed: Any) -> Any:
 
 def _projected(jvm: Any, leaf: Any) -> Any:
     """Return a batch under the columns of the source, as Spark projects it."""
-    catalyst, nothing = jvm.org.apache.spark.sql.catalyst, jvm.scala.Option.empty()
     columns = list(each(leaf.output()))
-    batch = _no_files(jvm, leaf) if str(leaf.sourceName()).startswith("FileSource") else leaf.newInstance()
+    batch = no_files(jvm, leaf.dataSource()) if str(leaf.sourceName()).startswith("FileSource") else leaf.newInstance()
     if len(columns) != batch.output().size():  # it also has the column _metadata
         batch = leaf.newInstance()
-    aliases = [
-        catalyst.expressions.Alias(
-            read, column.name(), column.exprId(), scala_list(jvm, []), nothing, scala_list(jvm, [])
-        )
-        for column, read in zip(columns, each(batch.output()), strict=True)
-    ]
-    return catalyst.plans.logical.Project(scala_list(jvm, aliases), batch)
-
-
-def _no_files(jvm: Any, leaf: Any) -> Any:
-    """Return a batch of a file source, without files: none is listed."""
-    source = leaf.dataSource()
-    schema = jvm.scala.Option.apply(source.sourceInfo().schema())
-    options = source.options().removed("path")
-    relation = source.copy(
-        source.sparkSession(), source.className(), scala_list(jvm, []), schema, source.partitionColumns(),
-        source.bucketSpec(), options, source.catalogTable(), jvm.scala.Option.empty(),
-    )  # fmt: skip
-    check_files, is_streaming = False, True
-    usual = (getattr(relation, f"resolveRelation$default${at}")() for at in (2, 3))
-    resolved = relation.resolveRelation(check_files, *usual)
-    return scala_object(jvm, f"{_DATASOURCES}LogicalRelation").apply(resolved, is_streaming)
+    return renamed(jvm, batch, columns)

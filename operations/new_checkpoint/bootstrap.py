@@ -19,6 +19,7 @@ from streamstate.snapshots.calls.progress_callback import ProgressCallback, long
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.spark.epoch_planning import EpochClock
+from streamstate.snapshots.spark.state_rewriting import require_state_writing
 
 if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.filesystem import Files
@@ -71,6 +72,7 @@ def bootstrap(
     if (state is not None) == batch:
         raise InvalidArgumentError("Pass either state=…, the rows of the state, or batch=True, and not both.")
     query, report, target = TargetQuery.of(build_query, mode), progress or silent, location(os.fspath(to))
+    require_state_writing(query.spark, "Making a checkpoint from rows")
     files = files_for(query.spark, target)
     texts, logs = source_logs(query.spark, query.sources(), offsets)
     log = EpochLog(0, texts, conf=query.conf, format_version=query.format_version)

@@ -39,6 +39,7 @@ from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.state_tables import Shape
 from streamstate.snapshots.spark.epoch_planning import EpochClock
 from streamstate.snapshots.spark.state_reader import StateReader, no_state
+from streamstate.snapshots.spark.state_rewriting import require_state_writing
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 from streamstate.state_inspect.sql.spark_policy import check_query_for_spark
 
@@ -76,6 +77,7 @@ def migrate(
     """
     began, target, report = time.monotonic(), location(os.fspath(to)), progress or silent
     query = TargetQuery.of(build_query, mode)
+    require_state_writing(query.spark, "Migrating a checkpoint")
     old = CheckpointFiles(checkpoint, query.spark)
     check_readable(query.spark, old.path)
     check_state(old)

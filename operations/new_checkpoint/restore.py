@@ -38,6 +38,7 @@ from streamstate.snapshots.checkpoint.fork_contents import ForkContents
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, ForkRecord
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.spark.session import given_session
+from streamstate.snapshots.spark.state_rewriting import require_state_writing
 from streamstate.state_inspect import History, Snapshot
 
 
@@ -70,6 +71,7 @@ def restore(
         )
     if build_query is not None:
         query = TargetQuery.of(build_query, mode)
+        require_state_writing(query.spark, "Restoring a checkpoint")
         files = files_for(query.spark, target)
         with making(query.spark, files, target) as folder:
             counts = restore_by_code(
@@ -80,6 +82,7 @@ def restore(
             needs = worded("offsets needs build_query", command="--files needs --code")
             raise InvalidArgumentError(f"{needs}: without the query's code, its checkpoint says which files were read.")
         spark = given_session(spark)
+        require_state_writing(spark, "Restoring a checkpoint")
         original = _original(record, taken, spark)
         files = files_for(spark, original.path, target)
         with making(spark, files, target) as folder:

@@ -20,8 +20,8 @@ from streamstate.replay.stepping.run_batch import with_settings
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.state_tables import POSITION, Shape, StateSource, flatten
-from streamstate.snapshots.spark.epoch_planning import FORMAT, EpochClock, incremental, pinned_settings
-from streamstate.snapshots.spark.output_modes import known_mode
+from streamstate.snapshots.spark.epoch_planning import FORMAT, EpochClock, incremental, pinned_settings, state_ids
+from streamstate.snapshots.spark.output_modes import check_operations, known_mode
 from streamstate.snapshots.store.canonical_rows import column_named
 from streamstate.state_inspect.inputs.inputs import batch_rows, kept_with
 
@@ -83,11 +83,10 @@ class TargetQuery:
         root = folder if local is None else f"file:{local}"
         jvm: Any = self.spark._jvm
         analyzed: Any = self.frame._jdf.queryExecution().analyzed()
-        output = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, self.mode.capitalize())()
         try:
-            jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(analyzed, output)
+            check_operations(jvm, analyzed, self.mode)
             planned = incremental(
-                self.spark, analyzed, self.mode, now=clock, state=f"{root}/state", restart_from=_no_ids(jvm)
+                self.spark, analyzed, self.mode, now=clock, state=f"{root}/state", restart_from=state_ids(jvm, {})
             )
             planned.executedPlan()
         except PySparkException as error:
@@ -126,11 +125,6 @@ class TargetQuery:
         except BaseException:
             running.stop()
             raise
-
-
-def _no_ids(jvm: Any) -> Any:
-    """Return an empty mutable Scala map."""
-    return jvm.scala.collection.mutable.HashMap()
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,12 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, PromotionRecord
 from streamstate.snapshots.spark.session import given_session
-from streamstate.snapshots.spark.state_comparison import StateAt, StateComparison, compare_states
+from streamstate.snapshots.spark.state_comparison import (
+    StateAt,
+    StateComparison,
+    compare_states,
+    require_state_reader,
+)
 
 
 @long_call("Either the promotion is complete, or the query is as it was before.")
@@ -43,6 +48,7 @@ def promote(
     path, spark, say = location(os.fspath(over)), given_session(spark), progress or silent
     fork_path = location(os.fspath(fork))
     with SWITCHING:
+        require_state_reader(spark, "Promoting a fork")
         recover_promotion(path, spark)
         source, target = CheckpointFiles(fork_path, spark), CheckpointFiles(path, spark)
         check_stopped([source, target], spark)

@@ -25,6 +25,7 @@ from streamstate.snapshots.calls.progress_callback import ProgressCallback, long
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import StateAt, compare_states
+from streamstate.snapshots.spark.state_rewriting import require_state_writing
 
 
 @long_call("The checkpoint is as it was before.")
@@ -42,6 +43,7 @@ def rescale(
     began = time.monotonic()
     whole_number(partitions, "partitions")
     spark = given_session(spark)
+    require_state_writing(spark, "Repartitioning state")
     files = CheckpointFiles(checkpoint, spark)
     check_stopped([files], spark, "rescaled", "%stream rescale NAME --partitions N")
     recover_rescale(files, spark)

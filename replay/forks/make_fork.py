@@ -47,6 +47,7 @@ from streamstate.snapshots.checkpoint.local_files import Volume
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
+from streamstate.snapshots.spark.state_rewriting import require_state_writing
 
 if TYPE_CHECKING:
     from streamstate.variables.shared_variable import SharedVariable
@@ -251,6 +252,7 @@ class ForkBuilder:
         if partitions is None:
             raise epoch_gone(self.original, self.files, epoch)
         assert self.spark is not None
+        require_state_writing(self.spark, "A fork with other state or partitions")
         return RewrittenState.planned(StateRewriter(self.spark, self.original, epoch), partitions, self.edit)
 
     def _claim_target(self) -> None:

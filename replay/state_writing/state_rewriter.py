@@ -1,8 +1,7 @@
 """Rewriting the state of a checkpoint into another one, on Spark's executors, with Spark's own ``StateRewriter``.
 
 Spark uses it for offline repartitioning. It reads every row of every store of an operator as bytes, passes the frame
-to a function, and writes the frame that it returns as the state of an epoch. The class is private to Spark: only this
-module touches it.
+to a function, and writes the frame that it returns as the state of an epoch.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from streamstate.snapshots.checkpoint.legacy_operators import described_view
 from streamstate.snapshots.checkpoint.state_tables import LIMIT, listed_stores
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
 from streamstate.snapshots.spark.state_reader import StateReader
+from streamstate.snapshots.spark.state_rewriting import rewritten, serialized
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -108,26 +108,13 @@ class StateRewriter:
         unique ids of the written files by operator, partition and store, as the commit log holds them in checkpoint
         format 2; empty in format 1.
         """
-        jvm: Any = self.session._jvm
         context: Any = self.session.sparkContext
         start: Any = ensure_callback_server_started
         start(context._gateway)  # noqa: SLF001 - as PySpark's own foreachBatch does
-        java: Any = self.session._jsparkSession
-        hadoop = java.sessionState().newHadoopConf()
-        resolve = jvm.org.apache.spark.sql.execution.streaming.utils.StreamingUtils.resolvedCheckpointLocation
         scala_function = _ScalaFunction(self.session, {operator.number: operator for operator in operators}, function)
-        rewriter = jvm.org.apache.spark.sql.execution.streaming.state.StateRewriter(
-            java,
-            self.epoch,
-            self.epoch,
-            resolve(hadoop, path_for_reader(self.session, target)),
-            hadoop,
-            jvm.scala.Some(resolve(hadoop, self._path)),
-            jvm.scala.Some(scala_function),
-            jvm.scala.Option.empty(),
-        )
+        paths = self._path, path_for_reader(self.session, target)
         try:
-            return _state_ids(rewriter.run())
+            return _state_ids(rewritten(self.session, self.epoch, paths, scala_function))
         except Exception as error:
             # An error of the Python function comes back as an error of py4j, without its class.
             raise (scala_function.error or error) from error
@@ -210,9 +197,7 @@ class RowEncoder:
         rows = spark.range(0, 3, numPartitions=1).selectExpr(f"{_PROBED} AS row").repartition(1)
         collected: Any = rows._jdf.queryExecution().executedPlan().executeCollect()
         expected = [bytes(row.getStruct(0, 3).getBytes()) for row in collected]
-        encoded = [
-            bytes(row.encoded) for row in rows.select(_serialized(spark, rows["row"]).alias("encoded")).collect()
-        ]
+        encoded = [bytes(row.encoded) for row in rows.select(serialized(spark, rows["row"]).alias("encoded")).collect()]
         headers = {len(whole) - len(end) for whole, end in zip(encoded, expected, strict=True)}
         agrees = all(whole.endswith(end) for whole, end in zip(encoded, expected, strict=True))
         if len(headers) != 1 or not agrees:
@@ -226,15 +211,5 @@ class RowEncoder:
         """Return the bytes of a struct column that comes out of an exchange; null where the struct is null."""
         from pyspark.sql import functions as F
 
-        whole = _serialized(self.spark, row)
+        whole = serialized(self.spark, row)
         return F.when(row.isNotNull(), F.substring(whole, self.header + 1, 2**31 - 1 - self.header))
-
-
-def _serialized(spark: SparkSession, row: Column) -> Column:
-    from pyspark.sql import Column
-
-    jvm: Any = spark._jvm
-    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    kryo = True
-    serialize = jvm.org.apache.spark.sql.catalyst.expressions.objects.EncodeUsingSerializer
-    return Column(utils.column(serialize(utils.expression(row._jc), kryo)))  # noqa: SLF001 - as PySpark's own

@@ -106,6 +106,7 @@ class Capturer:
         self._reader = StateReader(self.spark, self.checkpoint)
         self._feed = ChangeFeed(self._reader, self.verify)
         self._planner = PassPlanner(self.manifest, self._reader)
+        self._epoch_entries = EpochEntries(self._reader)
 
     def register(self) -> None:
         """Reserve the query's name in the store, after checking that the query keeps state."""
@@ -241,8 +242,9 @@ class Capturer:
             raise
 
     def _entries(self, plan: PassPlan, tables: Mapping[int, dict[str, TableEntry]]) -> list[Entry]:
-        newest, entries = self.manifest.newest, EpochEntries(self._reader, self.known_progress)
-        return entries.of(plan, tables, newest.sources if newest else None, forked=self._planner.fork is not None)
+        newest, forked = self.manifest.newest, self._planner.fork is not None
+        sources = newest.sources if newest else None
+        return self._epoch_entries.of(plan, tables, sources, known=self.known_progress, forked=forked)
 
     def _write_change_logs(self, plan: PassPlan) -> dict[int, dict[str, TableEntry]]:
         """Write the change logs, and return the manifest's facts of each state table by epoch."""

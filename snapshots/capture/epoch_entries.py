@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.store.layout import CAPTURED
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 # How long Spark may take to report an epoch that it has committed.
 _PROGRESS_WAIT = timedelta(seconds=0.5)
@@ -39,11 +39,17 @@ class EpochEntries:
     """A maker of the manifest's entries of one query's epochs."""
 
     reader: StateReader
-    known_progress: dict[int, BatchProgress]
-    """Progress of epochs whose query has ended, so that Spark no longer reports it."""
+    _query: StreamingQuery | None = field(default=None, init=False)
+    """The query, once seen running here: it keeps its progress after it has ended, when Spark no longer lists it."""
 
     def of(
-        self, plan: PassPlan, tables: Mapping[int, dict[str, TableEntry]], sources: str | None, *, forked: bool
+        self,
+        plan: PassPlan,
+        tables: Mapping[int, dict[str, TableEntry]],
+        sources: str | None,
+        *,
+        known: Mapping[int, BatchProgress],
+        forked: bool,
     ) -> list[Entry]:
         """Return the entries of a plan's gaps and epochs.
 
@@ -51,10 +57,11 @@ class EpochEntries:
             plan: the plan.
             tables: by epoch, what was written of each state table.
             sources: the progress of the sources before the plan's epochs, as the manifest has it.
+            known: progress of epochs, of queries that Spark does not list.
             forked: whether the checkpoint is a fork's.
         """
         entries = [Entry.gap(epoch) for epoch in plan.gaps]
-        progress = self.known_progress | self._progress(plan.epochs)
+        progress = {**known, **self._progress(plan.epochs)}
         times = CommitTimes(self.reader.checkpoint, forked=forked)
         for epoch in plan.epochs:
             entry = self._entry(epoch, tables[epoch], progress.get(epoch), sources)
@@ -67,12 +74,17 @@ class EpochEntries:
         """Spark's progress of the epochs; it reports an epoch a little after it has committed it."""
         committed_at = self.reader.checkpoint.committed_at(epochs[-1])
         while True:
-            newest, progress = _progress_of(self.reader.running, self.reader.checkpoint.query_id, epochs)
+            self._query = self._running_query() or self._query
+            newest, progress = _progress_of(self._query, epochs)
             if newest is None or newest >= epochs[-1] or committed_at is None:
                 return progress
             if datetime.now(UTC) - committed_at > _PROGRESS_WAIT:
                 return progress
             time.sleep(0.01)
+
+    def _running_query(self) -> StreamingQuery | None:
+        active = self.reader.running.streams.active if self.reader.running else []
+        return next((query for query in active if str(query.id) == self.reader.checkpoint.query_id), None)
 
     def _entry(
         self, epoch: int, tables: dict[str, TableEntry], progress: BatchProgress | None, sources: str | None
@@ -92,12 +104,8 @@ class EpochEntries:
         )
 
 
-def _progress_of(
-    spark: SparkSession | None, query_id: str, epochs: Collection[int]
-) -> tuple[int | None, dict[int, BatchProgress]]:
-    """Return the newest epoch that Spark has reported, if the query runs here, and its progress of some epochs."""
-    active = spark.streams.active if spark else []
-    query = next((query for query in active if str(query.id) == query_id), None)
+def _progress_of(query: StreamingQuery | None, epochs: Collection[int]) -> tuple[int | None, dict[int, BatchProgress]]:
+    """Return the newest epoch that Spark has reported of a query that runs or ran here, and its progress of epochs."""
     if query is None:
         return None, {}
     newest = -1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.spark.private_classes import has_method, java_class, scala_object
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -20,12 +22,6 @@ _STATELESS_NAMES = """
 _STATELESS = frozenset(_STATELESS_NAMES.split())
 
 
-def scala_object(jvm: Any, name: str) -> Any:
-    """Return a Scala object, by its full name without the dollar sign."""
-    loader, initialize = jvm.java.lang.Thread.currentThread().getContextClassLoader(), True
-    return jvm.java.lang.Class.forName(f"{name}$", initialize, loader).getField("MODULE$").get(None)
-
-
 def each(sequence: Any) -> Iterator[Any]:
     """Return the items of a Scala collection."""
     items = sequence.iterator()
@@ -38,7 +34,7 @@ def scala_list(jvm: Any, items: Iterable[Any]) -> Any:
     made = jvm.java.util.ArrayList()
     for item in items:
         made.add(item)
-    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(made).toList()
+    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(made).toList()
 
 
 def kind_of(node: Any) -> str:
@@ -53,8 +49,26 @@ def number_of(attribute: Any) -> int:
 
 def source_name(leaf: Any) -> str | None:
     """Return the name that a query gave to a source; None if it has none."""
+    if not has_method(leaf, "sourceIdentifyingName"):  # before Spark 4.2, sources have no names
+        return None
     name = leaf.sourceIdentifyingName().nameOpt()
     return str(name.get()) if name.isDefined() else None
+
+
+def delay_of(jvm: Any, watermark: Any) -> int:
+    """Return the delay of a watermark's node in milliseconds."""
+    delays = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
+    return int(delays.getDelayMs(watermark.delay()))
+
+
+def alias_replacement(jvm: Any) -> Any:
+    """Return Spark's own object that replaces names of a projection by their definitions."""
+    return scala_object(jvm, "org.apache.spark.sql.catalyst.optimizer.CollapseProject")
+
+
+def zoned_class(jvm: Any) -> Any:
+    """Return Java's object for the class of expressions that depend on the session's time zone."""
+    return java_class(jvm, "org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression")
 
 
 def walk(plan: Any) -> Iterator[Any]:

@@ -6,20 +6,23 @@ The first epoch after a restart also needs the settings that the query is pinned
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.spark.catalyst import kind_of, scala_object
+from streamstate.snapshots.spark.catalyst import kind_of
+from streamstate.snapshots.spark.plan_building import java_output_mode
+from streamstate.snapshots.spark.private_classes import new, scala_object
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_EXECUTION = "org.apache.spark.sql.execution."
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime."
+_STATEFUL = "org.apache.spark.sql.execution.streaming.operators.stateful."
 METADATA = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-_COMMIT_LOG_IS_READ_ONLY = True
 
 
 @dataclass(frozen=True)
@@ -63,20 +66,13 @@ def incremental(
     """
     jvm: Any = spark._jvm
     java: Any = spark._jsparkSession
-    package = jvm.org.apache.spark.sql.execution.streaming.runtime
-    defaults = scala_object(jvm, _RUNTIME + "IncrementalExecution")
     uuid = jvm.java.util.UUID.randomUUID
-    propagator = scala_object(jvm, _RUNTIME + "WatermarkPropagator").apply(java.sessionState().conf())
-    rest = [getattr(defaults, f"$lessinit$greater$default${at}")() for at in range(12, 17)]
-    if restart_from is not None:
-        rest[0] = restart_from
-    output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
-    first_batch = restart_from is not None
+    propagator = scala_object(jvm, f"{_RUNTIME}WatermarkPropagator").apply(java.sessionState().conf())
     previous = jvm.scala.Option.empty() if before is None else jvm.scala.Option.apply(_metadata(spark, before))
-    return package.IncrementalExecution(
-        java, analyzed, output_mode, state, uuid(), uuid(), epoch, previous, _metadata(spark, now), propagator,
-        first_batch, *rest,
-    )  # fmt: skip
+    of_query = java_output_mode(jvm, mode), state, uuid(), uuid()
+    of_epoch = epoch, previous, _metadata(spark, now), propagator
+    first_batch = (False,) if restart_from is None else (True, restart_from)
+    return new(jvm, f"{_RUNTIME}IncrementalExecution", java, analyzed, *of_query, *of_epoch, *first_batch)
 
 
 def pinned_settings(spark: SparkSession) -> dict[str, str]:
@@ -166,7 +162,9 @@ def pinned_session(
     # Spark also knows which values the settings had that an older version did not pin yet.
     metadata = scala_object(spark._jvm, METADATA)
     pinned = metadata.apply(json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": dict(conf)}))
-    metadata.setSessionConf(pinned, cast("Any", session._jsparkSession).sessionState().conf())
+    made: Any = session._jsparkSession
+    takes_runtime_conf = spark.version.startswith("3.")
+    metadata.setSessionConf(pinned, made.conf() if takes_runtime_conf else made.sessionState().conf())
     # As Spark sets it for streams.
     settings = {**conf, FORMAT: checkpoint.format_version(epoch), "spark.sql.adaptive.enabled": "false"}
     for name, value in settings.items():
@@ -175,14 +173,34 @@ def pinned_session(
     return session
 
 
-def state_ids(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int) -> Any:
-    """Return the unique ids of the state's files at an epoch, by operator; empty in format 1 and at the beginning."""
-    jvm: Any = spark._jvm
+def state_ids(jvm: Any, ids: Mapping[str, Sequence[Sequence[str]]]) -> Any:
+    """Return unique ids of an epoch's state files, as the commit log has them, in a mutable map of Scala."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 (PySpark's own way)
     found = jvm.scala.collection.mutable.HashMap()
-    if epoch >= 0:
-        package = jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        log = package.CommitLog(spark._jsparkSession, f"{checkpoint.path}/commits", _COMMIT_LOG_IS_READ_ONLY)
-        committed = log.get(epoch)
-        if committed.isDefined() and committed.get().stateUniqueIds().isDefined():
-            found.addAll(committed.get().stateUniqueIds().get())
+    for operator, partitions in ids.items():
+        stores = gateway.new_array(jvm.String, len(partitions), max(map(len, partitions), default=0))
+        for at, names in enumerate(partitions):
+            for number, name in enumerate(names):
+                stores[at][number] = name
+        found.put(int(operator), stores)
     return found
+
+
+def prepared_plan(jvm: Any, session: Any, plan: Any) -> Any:
+    """Return a physical plan, ready to run; ``session`` is Spark's own."""
+    return scala_object(jvm, f"{_EXECUTION}QueryExecution").prepareExecutedPlan(session, plan)
+
+
+def physical_plan(jvm: Any, session: Any, plan: Any) -> Any:
+    """Return the physical plan of an analysed one; ``session`` is Spark's own."""
+    mode = scala_object(jvm, f"{_EXECUTION}CommandExecutionMode").ALL()
+    return session.sessionState().executePlan(plan, mode).sparkPlan()
+
+
+def event_time_bound(jvm: Any, output: Any, watermark: Any) -> Any:
+    """Return the condition that an event time among some attributes is before a watermark, as an option of Scala."""
+    support = scala_object(jvm, f"{_STATEFUL}WatermarkSupport")
+    several = False  # event-time columns on one side are an error
+    return support.watermarkExpression(support.findEventTimeColumn(output, several), watermark)

@@ -9,6 +9,7 @@ sockets, which :func:`streamstate.session` chooses, have no such ports.
 from __future__ import annotations
 
 import sys
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,8 +17,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 
+from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 _WAIT = "3s"
 """Spark's time to give the cause of a failed transfer. It does so at once, unless another program had connected."""
@@ -25,6 +29,16 @@ _WAIT = "3s"
 
 class NotServedError(PySparkRuntimeError):
     """Spark closed the port of a result before this process received it."""
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the columns of a frame as Arrow has them, with times in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    zone: dict[str, Any] = {}
+    if "timezone" in signature(to_arrow_schema).parameters:  # before Spark 4.2, it is UTC anyway
+        zone["timezone"] = "UTC"
+    return to_arrow_schema(schema, **zone)
 
 
 def to_arrow(frame: DataFrame) -> pa.Table:
@@ -40,19 +54,25 @@ def to_arrow(frame: DataFrame) -> pa.Table:
 
 
 def _served(frame: DataFrame) -> pa.Table:
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-
     java = _JavaFrame(frame._jdf)
     try:
-        return ClassicDataFrame(java, frame.sparkSession).toArrow()
+        return _whole(ClassicDataFrame(java, frame.sparkSession))
     except Exception as error:
         if java.answered:
             raise
         message = (
             f"Spark closed the port of a result early: another program may have connected to it first ({error}).\n"
-            "Start Spark with spark.python.unix.domain.socket.enabled=true, which needs no ports."
+            "Start Spark with spark.python.unix.domain.socket.enabled=true, which needs no ports (Spark 4.1 or later)."
         )
         raise NotServedError(message) from error
+
+
+def _whole(frame: ClassicDataFrame) -> pa.Table:
+    """Return a frame's rows in one table."""
+    if hasattr(frame, "toArrow"):
+        return frame.toArrow()
+    batches = frame._collect_as_arrow()  # noqa: SLF001 (before Spark 4.0, nothing else gives Arrow)
+    return pa.Table.from_batches(batches) if batches else arrow_schema(frame.schema).empty_table()
 
 
 def fetched(frame: DataFrame) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, QueryError, first_line
+from streamstate.snapshots.spark.plan_building import java_output_mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,14 +69,17 @@ def mode_refusals(frame: DataFrame) -> dict[str, str]:
     return {mode: _refusal(frame, mode) for mode in MODES}
 
 
+def check_operations(jvm: Any, analyzed: Any, mode: str) -> None:
+    """Let Spark check that it can run a plan as a streaming query with an output mode; it raises what it finds."""
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(analyzed, java_output_mode(jvm, mode))
+
+
 def _refusal(frame: DataFrame, mode: str) -> str:
     from pyspark.errors import AnalysisException
 
-    jvm: Any = frame.sparkSession._jvm
-    output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
-    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     try:
-        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), output_mode)
+        check_operations(frame.sparkSession._jvm, frame._jdf.queryExecution().analyzed(), mode)
     except AnalysisException as error:
         return first_line(error)
     return ""

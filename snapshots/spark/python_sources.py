@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamstate.errors import SparkVersionError
+from streamstate.snapshots.spark.private_classes import spark_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 @contextmanager
 def active_session(spark: SparkSession) -> Iterator[None]:
     """Let a session be this thread's active one in the JVM."""
-    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    sessions = spark_class(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
     active = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
     try:
@@ -30,6 +33,16 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     """Register a source in a session, which may be another than the active one.
 
     Spark refuses a name that the active session knows, and adds it to the session that was asked.
+
+    Raises:
+        SparkVersionError: this Spark has no sources that are written in Python.
     """
+    if not hasattr(spark, "dataSource"):
+        raise SparkVersionError.needs(
+            "A source that is written in Python, which shared variables and recorded input use,",
+            "4.0",
+            spark.version,
+            "Start the query without them.",
+        )
     with active_session(spark):
         spark.dataSource.register(source)

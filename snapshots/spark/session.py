@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 _STATE_STORE = "spark.sql.streaming.stateStore"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-CAPTURE_SETTINGS = {
-    f"{_STATE_STORE}.providerClass": _ROCKSDB,
-    f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
-    f"{_STATE_STORE}.checkpointFormatVersion": "2",
-}
-"""The settings a query needs so that the cost of capturing an epoch depends on its changes only."""
-
 LOG = "spark.streamstate.log"
 """The setting with the path of the session's log, which receives the output of Java and Spark's Python workers."""
 
@@ -59,6 +52,27 @@ logger.repl.level = fatal
 _advised: set[str] = set()
 
 
+def capture_settings() -> dict[str, str]:
+    """Return the settings a query needs so that the cost of capturing an epoch depends on its changes only.
+
+    Checkpoint format 2 is the safer one. Before Spark 4.0 there is none; 4.0 writes it, but cannot read it as state.
+    """
+    settings = {
+        f"{_STATE_STORE}.providerClass": _ROCKSDB,
+        f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+    }
+    if (version := _version()) >= (4, 0):
+        settings[f"{_STATE_STORE}.checkpointFormatVersion"] = "1" if version == (4, 0) else "2"
+    return settings
+
+
+def _version() -> tuple[int, ...]:
+    """Return the version of PySpark, such as ``(4, 2)``: settings are chosen before Spark runs."""
+    from pyspark import __version__
+
+    return tuple(int(part) for part in __version__.split(".")[:2])
+
+
 class StreamStateWarning(UserWarning):
     """Something works, but could work better; the message says which settings to change."""
 
@@ -67,8 +81,8 @@ def session(**conf: object) -> SparkSession:
     """Return the running Spark session, or start an embedded one with the settings that capture needs.
 
     A new session runs on this machine (``local[*]``, not reachable from other machines, no web interface) and keeps
-    state in RocksDB with changelog checkpointing and checkpoint format 2. A running session is returned as it is; a
-    :class:`StreamStateWarning` names the settings that it lacks for cheap capture, once.
+    state in RocksDB with changelog checkpointing and checkpoint format 2, or 1 before Spark 4.1. A running session is
+    returned as it is; a :class:`StreamStateWarning` names the settings that it lacks for cheap capture, once.
 
     The output of Java, and of functions that run in Spark's Python workers, goes to the session's log:
     ``spark.conf.get("spark.streamstate.log")`` returns its path. By default it is a new temporary file; pass that
@@ -107,7 +121,7 @@ def session(**conf: object) -> SparkSession:
 
 def advise(spark: SparkSession) -> None:
     """Warn, once per session, about the settings that it lacks for cheap capture, and say how to set them."""
-    lacking = {key: value for key, value in CAPTURE_SETTINGS.items() if spark.conf.get(key, None) != value}
+    lacking = {key: value for key, value in capture_settings().items() if spark.conf.get(key, None) != value}
     session_id = spark._jsparkSession.sessionUUID()
     if not lacking or session_id in _advised:
         return
@@ -260,7 +274,7 @@ def _defaults() -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(min(max(cores, 2), 8)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **_sockets(),
-        **CAPTURE_SETTINGS,
+        **capture_settings(),
     }
 
 
@@ -270,6 +284,8 @@ def _sockets() -> dict[str, str]:
     Ports belong to whoever connects first: a stray connection makes a result or a ``transformWithState`` query hang.
     """
     folder, setting = tempfile.gettempdir(), "spark.python.unix.domain.socket"
+    if _version() < (4, 1):
+        return {}  # Spark has only ports
     if not hasattr(socket, "AF_UNIX") or len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
         return {f"{setting}.enabled": "false"}
     return {f"{setting}.enabled": "true", f"{setting}.dir": folder}

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from streamstate.errors import UnknownEpochError, choices
+from streamstate.errors import SparkVersionError, UnknownEpochError, choices
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, PARTITION, POSITION
+from streamstate.snapshots.spark.private_classes import has_class
 from streamstate.snapshots.spark.state_reader import StateFrame, StateReader, with_list_positions
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named, text_digest
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LIMIT = 10
+_READER = "org.apache.spark.sql.execution.datasources.v2.state.StateDataSource"
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,21 @@ def state_differences(
         ['rows that differ: 1 of the first state, 1 of the second']
     """
     return list(compare_states(spark, one, other, limit=limit, exact=exact).differences)
+
+
+def require_state_reader(spark: SparkSession, what: str) -> None:
+    """Raise unless this Spark has the data source ``statestore``.
+
+    Args:
+        spark: the session.
+        what: the beginning of the message, such as "Promoting a fork".
+
+    Raises:
+        SparkVersionError: it does not.
+    """
+    if not has_class(spark._jvm, _READER):
+        advice = "Do it beside Spark 4.0 or later, in another environment: the checkpoint is only files."
+        raise SparkVersionError.needs(what, "4.0", spark.version, advice)
 
 
 def compare_states(

@@ -14,9 +14,11 @@ from pyspark.sql import functions as F
 from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint.bindings import binding_in, binds, seen_by
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, walk
+from streamstate.snapshots.spark.catalyst import delay_of, each, kind_of, walk
 from streamstate.snapshots.spark.epoch_planning import EpochClock, incremental
 from streamstate.snapshots.spark.fetching import fetched
+from streamstate.snapshots.spark.plan_building import column_of
+from streamstate.snapshots.spark.private_classes import private_calls
 from streamstate.snapshots.store.query_plans.plan_inputs import sources_of, stateful_nodes
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.inputs.epoch_offsets import check_unchanged, end_offsets
@@ -29,7 +31,6 @@ from streamstate.state_inspect.inputs.inputs import (
 )
 from streamstate.state_inspect.inputs.operator_inputs import (
     OperatorInput,
-    column_of,
     operator_inputs,
     over_input,
 )
@@ -66,17 +67,13 @@ class EpochInput:
         self._checkpoint = checkpoint = captured_checkpoint(query, spark)
         self.clock = _clock(query, checkpoint, epoch)
         self._before = before = _clock(query, checkpoint, epoch - 1) if epoch else None
-        made = incremental(
-            spark,
-            self._planned.analyzed,
-            self._planned.plan.mode,
-            epoch=epoch,
-            before=before,
-            now=self.clock,
-            state=f"{checkpoint.path}/state",
-        )
-        self._physical = physical_operators(made)
-        self._nodes = stateful_nodes(self._planned.analyzed, self._planned.plan.mode)
+        mode, state = self._planned.plan.mode, f"{checkpoint.path}/state"
+        with private_calls(spark):
+            made = incremental(
+                spark, self._planned.analyzed, mode, epoch=epoch, before=before, now=self.clock, state=state
+            )
+            self._physical = physical_operators(made)
+        self._nodes = stateful_nodes(self._planned.analyzed, mode)
         if len(self._nodes) != len(self._physical):
             raise NotReplayableError(
                 f"Spark runs {query.name} with other stateful operators than its plan names, so the input of each is"
@@ -101,9 +98,10 @@ class EpochInput:
         sources = sources_of(self._planned.analyzed)
         ranges = ranges_of(self._query, self._checkpoint, epoch, sources)
         distinct = {source.name: source.leaf for source in sources}
-        batches = [
-            (leaf, self._reader.batch(leaf, ranges[name], streaming=streaming)) for name, leaf in distinct.items()
-        ]
+        with private_calls(self._planned.spark):
+            batches = [
+                (leaf, self._reader.batch(leaf, ranges[name], streaming=streaming)) for name, leaf in distinct.items()
+            ]
         check_unchanged(self._query.name, epoch, self._reader.changed)
         bound = [leaf for leaf in each(self._planned.analyzed.collectLeaves()) if leaf.isStreaming() and binds(leaf)]
         return batches + [(leaf, self._reader.nothing(leaf, streaming=streaming)) for leaf in bound]
@@ -151,7 +149,6 @@ class EpochInput:
         if self._before is None:
             return None
         jvm: Any = self._planned.spark._jvm
-        delays = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
         try:
             batches = self._delivered(self.epoch - 1)
         except (EpochGoneError, NotReplayableError):
@@ -165,7 +162,7 @@ class EpochInput:
             micros = found.select(F.unix_micros(F.col("_time").cast("timestamp"))).head()
             if micros is None or micros[0] is None:
                 continue
-            if micros[0] // 1000 - int(delays.getDelayMs(node.delay())) == self.clock.watermark:
+            if micros[0] // 1000 - delay_of(jvm, node) == self.clock.watermark:
                 return records(fetched(source_rows(found.drop("_time"))))[0]
         return None
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, choices
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.spark.catalyst import scala_object
 from streamstate.snapshots.spark.fetching import to_arrow
+from streamstate.snapshots.spark.plan_building import dataset_of
+from streamstate.snapshots.spark.private_classes import private_calls
+from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame
 from streamstate.snapshots.store.query_plans.plan_inputs import StreamSource, sources_of
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan, live_plan
 from streamstate.snapshots.store.registry import required_query
@@ -43,7 +44,8 @@ def inputs(query: CapturedQuery, epoch: int, source: str | int | None) -> InputR
     ranges = ranges_of(query, checkpoint, epoch, found)
     reader = SourceReader(planned.spark, checkpoint.path, checkpoint.files)
     try:
-        plan = reader.batch(chosen.leaf, ranges[chosen.name])
+        with private_calls(planned.spark):
+            plan = reader.batch(chosen.leaf, ranges[chosen.name])
         check_unchanged(query.name, epoch, reader.changed)
         rows = batch_rows(planned.spark, plan)
     except BaseException:
@@ -88,8 +90,7 @@ def captured_checkpoint(query: CapturedQuery, spark: SparkSession) -> Checkpoint
 
 def batch_rows(spark: SparkSession, plan: Any) -> InputRows:
     """Return the rows of a batch plan."""
-    dataset = scala_object(spark._jvm, "org.apache.spark.sql.classic.Dataset")
-    return InputRows(dataset.ofRows(spark._jsparkSession, plan), spark)
+    return InputRows(dataset_of(spark._jvm, spark._jsparkSession, plan), spark)
 
 
 def kept_with(frame: _Frame, *others: object) -> _Frame:

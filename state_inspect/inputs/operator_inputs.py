@@ -11,12 +11,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streamstate.snapshots.checkpoint.bindings import binds
-from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object
-from streamstate.snapshots.spark.epoch_planning import EpochClock, at_time
+from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list
+from streamstate.snapshots.spark.epoch_planning import EpochClock, at_time, event_time_bound
+from streamstate.snapshots.spark.plan_building import alias, column_of, expand, null_of, project, struct_of
 from streamstate.snapshots.store.query_plans.plan_inputs import JOIN, LIMIT
 from streamstate.state_inspect.inputs.shown_rows import SOURCE
-
-_SUPPORT = "org.apache.spark.sql.execution.streaming.operators.stateful.WatermarkSupport"
 
 
 @dataclass(frozen=True)
@@ -110,16 +109,9 @@ def _watermarks_passed(jvm: Any, physical: Any, mode: str) -> dict[str, tuple[Co
     if not _drops(physical, mode):
         return {"left": None, "right": None} if is_join else {"": None}
     if is_join:
-        support = scala_object(jvm, _SUPPORT)
-        several = False  # event-time columns on one side are an error
         watermark = physical.eventTimeWatermarkForLateEvents()
         return {
-            side: _passed(
-                support.watermarkExpression(
-                    support.findEventTimeColumn(getattr(physical, side)().output(), several), watermark
-                ),
-                jvm,
-            )
+            side: _passed(event_time_bound(jvm, getattr(physical, side)().output(), watermark), jvm)
             for side in ("left", "right")
         }
     return {"": _passed(physical.watermarkExpressionForLateEvents(), jvm)}
@@ -143,11 +135,6 @@ def _drops(physical: Any, mode: str) -> bool:
     if kind.startswith("TransformWithState"):
         return "EventTime" in str(physical.timeMode().toString())
     return kind != "StreamingGlobalLimitExec"
-
-
-def column_of(jvm: Any, expression: Any) -> Column:
-    """Return a column for a Catalyst expression."""
-    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
 
 def over_input(jvm: Any, plan: Any, batches: Sequence[tuple[Any, Any]], clock: EpochClock) -> Any:
@@ -174,10 +161,6 @@ class _Carrier:
     def __init__(self, jvm: Any, batches: Sequence[tuple[Any, Any]]) -> None:
         self._jvm = jvm
         self._batches = batches
-        self._expressions = jvm.org.apache.spark.sql.catalyst.expressions
-        self._plans = jvm.org.apache.spark.sql.catalyst.plans.logical
-        self._named = scala_object(jvm, "org.apache.spark.sql.catalyst.expressions.NamedExpression")
-        self._struct = scala_object(jvm, "org.apache.spark.sql.catalyst.expressions.CreateStruct")
 
     def carried(self, node: Any) -> tuple[Any, list[Any]]:
         """Return the plan, and the attributes with the sources' rows that it passes on."""
@@ -188,16 +171,16 @@ class _Carrier:
         below, passed = [plan for plan, _ in done], [attribute for _, passed in done for attribute in passed]
         if not passed:
             same = all(before is after for before, after in zip(old, below, strict=True))
-            return (node if same else node.withNewChildren(self._list(below))), []
+            return (node if same else node.withNewChildren(scala_list(self._jvm, below))), []
         kind = kind_of(node)
         if kind == "Project":
-            return self._plans.Project(self._list([*each(node.projectList()), *passed]), below[0]), passed
+            return project(self._jvm, [*each(node.projectList()), *passed], below[0]), passed
         if kind == "Expand":
-            projections = self._list([self._list([*each(columns), *passed]) for columns in each(node.projections())])
-            return self._plans.Expand(projections, self._list([*each(node.output()), *passed]), below[0]), passed
+            projections = [[*each(columns), *passed] for columns in each(node.projections())]
+            return expand(self._jvm, projections, [*each(node.output()), *passed], below[0]), passed
         if kind == "Union":
             return self._union(node, done)
-        made = node.withNewChildren(self._list(below))
+        made = node.withNewChildren(scala_list(self._jvm, below))
         known = {number_of(attribute) for attribute in each(made.output())}
         return made, [attribute for attribute in passed if number_of(attribute) in known]
 
@@ -206,8 +189,8 @@ class _Carrier:
             if leaf.equals(node):
                 if binds(leaf):
                     return batch, []
-                row = self._alias(self._struct.create(self._list(each(batch.output()))), f"{SOURCE}{at}")
-                return self._plans.Project(self._list([*each(batch.output()), row]), batch), [row.toAttribute()]
+                row = alias(self._jvm, struct_of(self._jvm, each(batch.output())), f"{SOURCE}{at}")
+                return project(self._jvm, [*each(batch.output()), row], batch), [row.toAttribute()]
         return node, []
 
     def _union(self, node: Any, done: Sequence[tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:
@@ -218,16 +201,7 @@ class _Carrier:
             own = {str(one.name()): one for one in passed}
             columns = [one for one in each(plan.output()) if str(one.name()) not in all_of]
             for name, one in all_of.items():
-                columns.append(self._alias(own.get(name) or self._expressions.Literal(None, one.dataType()), name))
-            wide.append(self._plans.Project(self._list(columns), plan))
-        made = node.withNewChildren(self._list(wide))
+                columns.append(alias(self._jvm, own.get(name) or null_of(self._jvm, one.dataType()), name))
+            wide.append(project(self._jvm, columns, plan))
+        made = node.withNewChildren(scala_list(self._jvm, wide))
         return made, [one for one in each(made.output()) if str(one.name()) in all_of]
-
-    def _alias(self, expression: Any, name: str) -> Any:
-        nothing = self._jvm.scala.Option.empty()
-        return self._expressions.Alias(
-            expression, name, self._named.newExprId(), self._list([]), nothing, self._list([])
-        )
-
-    def _list(self, items: Any) -> Any:
-        return scala_list(self._jvm, items)

@@ -16,8 +16,9 @@ from streamstate.errors import EpochGoneError, NotReplayableError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import copy_epoch, temporary_folder
 from streamstate.snapshots.checkpoint.fork_contents import why_unavailable
-from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
+from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
 from streamstate.snapshots.spark.epoch_planning import EpochClock, at_time, incremental, pinned_session, state_ids
+from streamstate.snapshots.spark.plan_building import dataset_of, plan_of_rows, project, renamed
 from streamstate.snapshots.store.query_plans.operator_plans import STATEFUL
 from streamstate.snapshots.store.query_plans.plan_inputs import stateful_nodes
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan
@@ -69,7 +70,7 @@ def rerun(
             before=before,
             now=now,
             state=f"{folder}/state",
-            restart_from=state_ids(spark, checkpoint, epoch - 1),
+            restart_from=state_ids(jvm, checkpoint.unique_ids(epoch - 1) if epoch else {}),
         )
         try:
             yield physical_operators(made)
@@ -129,18 +130,11 @@ def _below(came: OperatorInput, physical: Any) -> tuple[Any, list[Any]]:
 def _emitted(jvm: Any, node: Any, keys: Sequence[Any]) -> Any:
     """Return the rows of a physical node as a batch plan. They are made at once, and kept."""
     session = node.session()
-    relation = scala_object(jvm, "org.apache.spark.sql.execution.LogicalRDD")
-    nothing, streaming = jvm.scala.Option.empty(), False
-    defaults = (getattr(relation, f"apply$default${at}")() for at in (3, 4))
-    last = getattr(relation, "fromDataset$default$4")()
-    plan = relation.apply(
-        node.output(), node.execute(), *defaults, streaming, nothing, session, nothing, nothing, last
-    )  # fmt: skip
+    rows = plan_of_rows(session, node.execute(), node.schema(), streaming=False)
+    plan = renamed(jvm, rows, each(node.output()))
     if computed := [key for key in keys if kind_of(key) == "Alias"]:
-        columns = scala_list(jvm, [*each(node.output()), *computed])
-        plan = jvm.org.apache.spark.sql.catalyst.plans.logical.Project(columns, plan)
-    kept = scala_object(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(session, plan).localCheckpoint()
-    return kept.queryExecution().analyzed()
+        plan = project(jvm, [*each(node.output()), *computed], plan)
+    return dataset_of(jvm, session, plan).localCheckpoint().queryExecution().analyzed()
 
 
 def _copy(spark: SparkSession, checkpoint: CheckpointFiles, epoch: int, folder: str) -> None:

@@ -15,14 +15,23 @@ from urllib.parse import unquote, urlsplit
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.capture.recording.sources import forgotten
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
-from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
+from streamstate.snapshots.spark.catalyst import each, kind_of
+from streamstate.snapshots.spark.plan_building import dataset_of, no_rows, plan_of_rows, renamed, union
+from streamstate.snapshots.spark.source_plans import (
+    micro_batch,
+    offset_of,
+    reads_micro_batches,
+    relation_of,
+    source_options,
+    with_options,
+    without_option,
+)
 from streamstate.state_inspect.inputs.epoch_offsets import ReadFile, SourceRange, read_files, source_log
 from streamstate.state_inspect.unix_time import milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_EXECUTION = "org.apache.spark.sql.execution."
 # A modification time that went through a float.
 _SAME_MILLISECOND = 1
 _GONE = "is gone"
@@ -62,7 +71,7 @@ class SourceReader:
         if is_file_source(leaf):
             return self._renamed(self._of_files(leaf, source, streaming=streaming), leaf)
         log = self._copy(source)
-        if kind_of(leaf) == "StreamingRelationV2" and self._reads_batches(leaf):
+        if kind_of(leaf) == "StreamingRelationV2" and reads_micro_batches(self._jvm, leaf):
             plan = self._second_version(leaf, log, source)
         else:
             relation = leaf if kind_of(leaf) == "StreamingRelation" else leaf.v1Relation().get()
@@ -70,20 +79,17 @@ class SourceReader:
         if kind_of(plan) == "LogicalRelation":
             return self._renamed(self._of_batch(plan, leaf, streaming=streaming), leaf)
         # Its rows, as foreachBatch gets them.
-        dataset = scala_object(self._jvm, "org.apache.spark.sql.classic.Dataset")
-        rows = dataset.ofRows(self._quiet._jsparkSession, plan)
-        logical = scala_object(self._jvm, _EXECUTION + "LogicalRDD")
-        last = getattr(logical, "fromDataset$default$4")()
-        plan = logical.fromDataset(rows.queryExecution().toRdd(), rows, streaming, last)
+        session: Any = self._quiet._jsparkSession
+        rows = dataset_of(self._jvm, session, plan)
+        plan = plan_of_rows(session, rows.queryExecution().toRdd(), rows.schema(), streaming=streaming)
         return self._renamed(plan, leaf)
 
     def _first_version(self, data_source: Any, log: str, source: SourceRange) -> Any:
         optional = self._jvm.scala.Option
-        offset = self._jvm.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
-        start = optional.empty() if source.start is None else optional.apply(offset(source.start))
+        start = optional.empty() if source.start is None else optional.apply(offset_of(self._jvm, source.start))
         made = data_source.createSource(log)
         self._streams.append(made)
-        return made.getBatch(start, offset(source.end)).logicalPlan()
+        return made.getBatch(start, offset_of(self._jvm, source.end or "")).logicalPlan()
 
     def _of_files(self, leaf: Any, source: SourceRange, *, streaming: bool) -> Any:
         """Relations that read only the columns in use: of files at their place, and of those in the archive."""
@@ -99,10 +105,7 @@ class SourceReader:
         plans = [self._of_batch(plan, leaf, streaming=streaming) for plan in plans]
         if len(plans) == 1:
             return plans[0]
-        by_name, missing = False, False
-        return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Union(
-            scala_list(self._jvm, plans), by_name, missing
-        )
+        return union(self._jvm, plans)
 
     def _relation(self, data_source: Any, log: Mapping[str, str], source: SourceRange) -> Any:
         folder = self._written(source, lambda at: _write(at, {name: text.encode() for name, text in log.items()}))
@@ -110,31 +113,13 @@ class SourceReader:
 
     def _of_batch(self, plan: Any, leaf: Any, *, streaming: bool) -> Any:
         """Return a relation as that of a batch, which reads only the columns in use."""
-        made = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), streaming, self._jvm.scala.Option.empty())
+        made = relation_of(plan, streaming=streaming)
         return made.withMetadataColumns() if _has_metadata(leaf) else made
 
-    def _reads_batches(self, leaf: Any) -> bool:
-        """Return whether Spark reads a source by its second interface; Kafka's has both."""
-        capability = self._jvm.org.apache.spark.sql.connector.catalog.TableCapability.MICRO_BATCH_READ
-        return bool(leaf.v1Relation().isEmpty() or leaf.table().capabilities().contains(capability))
-
     def _second_version(self, leaf: Any, log: str, source: SourceRange) -> Any:
-        package = self._jvm.org.apache.spark.sql.execution.datasources.v2
-        optional = self._jvm.scala.Option
-        scan = leaf.table().newScanBuilder(leaf.extraOptions()).build()
-        stream = scan.toMicroBatchStream(log)
+        stream, plan = micro_batch(self._jvm, leaf, log, source.start, source.end or "")
         self._streams.append(stream)
-        first = stream.initialOffset() if source.start is None else stream.deserializeOffset(source.start)
-        defaults = scala_object(self._jvm, _EXECUTION + "datasources.v2.StreamingDataSourceV2Relation")
-        name = getattr(defaults, "$lessinit$greater$default$8")()
-        relation = package.StreamingDataSourceV2Relation(
-            leaf.table(), leaf.output(), leaf.catalog(), leaf.identifier(), leaf.extraOptions(), log, optional.empty(),
-            name,
-        )  # fmt: skip
-        last = stream.deserializeOffset(source.end)
-        return package.StreamingDataSourceV2ScanRelation(
-            relation, scan, leaf.output(), stream, optional.apply(first), optional.apply(last)
-        )
+        return plan
 
     def _check(self, leaf: Any) -> None:
         if what := forgotten(leaf):
@@ -146,22 +131,11 @@ class SourceReader:
 
     def nothing(self, leaf: Any, *, streaming: bool) -> Any:
         """No rows, as a plan with the leaf's own attributes."""
-        plans = self._jvm.org.apache.spark.sql.catalyst.plans.logical
-        defaults = scala_object(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
-        rows = getattr(defaults, "$lessinit$greater$default$2")()
-        return plans.LocalRelation(leaf.output(), rows, streaming, self._jvm.scala.Option.empty())
+        return no_rows(self._jvm, leaf.output(), streaming=streaming)
 
     def _renamed(self, plan: Any, leaf: Any) -> Any:
         """Return the plan with the numbers of the leaf's attributes, which the nodes above refer to."""
-        expressions = self._jvm.org.apache.spark.sql.catalyst.expressions
-        nothing = scala_list(self._jvm, [])
-        columns = [
-            expressions.Alias(
-                made, to.name(), to.exprId(), nothing, self._jvm.scala.Option.apply(made.metadata()), nothing
-            )
-            for made, to in zip(each(plan.output()), each(leaf.output()), strict=True)
-        ]
-        return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(scala_list(self._jvm, columns), plan)
+        return renamed(self._jvm, plan, each(leaf.output()))
 
     def _moved(self, files: Sequence[ReadFile], archive: Archive | None, *, with_metadata: bool) -> set[str]:
         """Return the files that are in the archive now; notes those that are nowhere, or that are other ones."""
@@ -232,7 +206,7 @@ class Archive:
     @classmethod
     def of(cls, jvm: Any, source: Any) -> Archive | None:
         """Return the archive of a source; None if it has none."""
-        folder = _options(jvm, source).get("sourceArchiveDir")
+        folder = source_options(jvm, source).get("sourceArchiveDir")
         return cls(str(folder.get()).rstrip("/"), source, jvm) if folder.isDefined() else None
 
     def place(self, path: str) -> str:
@@ -245,16 +219,13 @@ class Archive:
 
     def reader(self) -> Any:
         """Return the source with the archive as its folder, so that paths of moved files have its partitions."""
-        options = _options(self._jvm, self.source)
+        options = source_options(self._jvm, self.source)
         folder = self._jvm.org.apache.hadoop.fs.Path(str(options.get("path").get()))
         conf = self.source.sparkSession().sessionState().newHadoopConf()
         inside = folder.getFileSystem(conf).makeQualified(folder).toUri().getPath()
         for name in ("cleanSource", "sourceArchiveDir"):  # Spark refuses an archive that holds the source's folder
-            options = options.removed(name)
-        fields = [getattr(self.source, f"copy$default${at + 1}")() for at in range(self.source.productArity())]
-        names = [str(name) for name in _names(self.source)]
-        fields[names.index("options")] = options.updated("path", self.folder + str(inside))
-        return self.source.copy(*fields)
+            options = without_option(options, name)
+        return with_options(self.source, options.updated("path", self.folder + str(inside)))
 
     def divided(self, log: Mapping[str, str], moved: set[str]) -> tuple[dict[str, str], dict[str, str]]:
         """Return a source's log without the moved files, and one with only these, at their new places."""
@@ -266,16 +237,6 @@ class Archive:
             for name, text in log.items()
         }
         return stayed, own
-
-
-def _options(jvm: Any, source: Any) -> Any:
-    return scala_object(jvm, "org.apache.spark.sql.catalyst.util.CaseInsensitiveMap").apply(source.options())
-
-
-def _names(source: Any) -> Iterator[Any]:
-    names = source.productElementNames()
-    while names.hasNext():
-        yield names.next()
 
 
 def _lines(text: str, place: Callable[[str], str | None]) -> Iterator[str]:

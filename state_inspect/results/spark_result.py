@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamstate.errors import NoResultError
-from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, scala_object, walk
-from streamstate.snapshots.spark.epoch_planning import has_current_time, incremental
+from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, scala_list, walk
+from streamstate.snapshots.spark.epoch_planning import (
+    has_current_time,
+    incremental,
+    physical_plan,
+    prepared_plan,
+)
+from streamstate.snapshots.spark.plan_building import aliases, project
+from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame
 from streamstate.snapshots.store.native_types import is_kept
 from streamstate.snapshots.store.query_plans.operator_plans import SAVES, SESSION_SAVE, STATEFUL, stateful_operators
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan
@@ -26,7 +32,6 @@ from streamstate.snapshots.store.query_plans.spark_plan import nodes_above
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_EXECUTION = "org.apache.spark.sql.execution."
 _ROW = "_row"
 
 
@@ -116,7 +121,7 @@ class SparkResult:
             else:
                 plan = node.withNewChildren(self._list(children))
             below = node
-        ready = scala_object(self._jvm, _EXECUTION + "QueryExecution").prepareExecutedPlan(self._java, plan)
+        ready = prepared_plan(self._jvm, self._java, plan)
         streaming = False
         java: Any = spark._jsparkSession
         made = ClassicDataFrame(java.internalCreateDataFrame(ready.execute(), ready.schema(), streaming), spark)
@@ -154,19 +159,9 @@ class SparkResult:
         below = rows.select(row.alias(_ROW), *(known[number_of(attribute)] for attribute in output))
         analyzed = below._jdf.queryExecution().analyzed()
         attribute, *columns = each(analyzed.output())
-        expressions, optional, nothing = (
-            self._jvm.org.apache.spark.sql.catalyst.expressions,
-            self._jvm.scala.Option,
-            self._list([]),
-        )
-        named = [
-            expressions.Alias(column, to.name(), to.exprId(), nothing, optional.apply(to.metadata()), nothing)
-            for column, to in zip(columns, output, strict=True)
-        ]
-        plans = self._jvm.org.apache.spark.sql.catalyst.plans.logical
-        plan = plans.Project(self._list([attribute, *named]), analyzed)
-        mode = scala_object(self._jvm, _EXECUTION + "CommandExecutionMode").ALL()
-        return self._java.sessionState().executePlan(plan, mode).sparkPlan(), attribute
+        named = aliases(self._jvm, columns, output, metadata_of="output")
+        plan = project(self._jvm, [attribute, *named], analyzed)
+        return physical_plan(self._jvm, self._java, plan), attribute
 
     def _stored(
         self, rows: DataFrame, output: Sequence[Any], keys: Sequence[str], values: Sequence[str]

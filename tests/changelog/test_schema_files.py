@@ -17,7 +17,7 @@ from streamstate.errors import CheckpointError, DamagedCheckpointError, Untruste
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
-from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas
+from streamstate.snapshots.checkpoint.decoding.schema_files import family_schemas, has_columns
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, table_formats
 from streamstate.snapshots.checkpoint.decoding.state_table_format import KeyEncoding, TableFormat
 
@@ -212,3 +212,13 @@ def test_names_beyond_16_bits() -> None:
     json = b'{"type":"struct","fields":[{"name":"' + emoji + b'","type":"long"}]}'
     content = b"\0\2v1" + 2 * (struct.pack(">H", len(json)) + json)
     assert family_schemas(content, "schema")["default"].key["fields"][0]["name"] == "\N{GRINNING FACE}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("void", False), ("string", True), ({"type": "struct", "fields": []}, True)],
+    ids=["no column", "a column", "a column that is a struct, such as a window"],
+)
+def test_keys_with_columns(kind: object, expected: bool) -> None:
+    """The key of a global aggregate or a limit has no column; a column may have a nested type."""
+    assert has_columns({"type": "struct", "fields": [{"name": "k", "type": kind}]}) is expected

@@ -206,7 +206,7 @@ def test_the_changes_cover_the_kinds() -> None:
     elsewhere = {
         "query_unsupported", "nullability", "refused_by_spark", "replay_failed", "replay_differs", "replay_shorter",
         "topics", "spark_version", "no_recorded_plan", "variable_added", "setting_pinned", "damaged",
-        "damaged_unread",
+        "damaged_unread", "state_unchecked",
     }  # fmt: skip
     assert KINDS.keys() - covered == elsewhere
     assert len(CHANGES) >= 40

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamstate.errors import InvalidArgumentError, QueryError
 from streamstate.snapshots.capture.recording.batches import MARKS
@@ -21,6 +20,8 @@ from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.catalyst import kind_of, walk
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.epoch_planning import incremental
+from streamstate.snapshots.spark.fetching import arrow_schema
+from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame
 from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.snapshots.spark.session import session_in_use
 from streamstate.snapshots.store.delta import Place
@@ -175,8 +176,6 @@ def arrow_columns(schema: StructType) -> pa.Schema:
     Raises:
         InvalidArgumentError: one has a name or type that cannot be recorded.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     names = [field.name for field in schema.fields]
     for field in schema.fields:
         if field.name.casefold() in MARKS.names or sum(name.casefold() == field.name.casefold() for name in names) > 1:
@@ -189,7 +188,7 @@ def arrow_columns(schema: StructType) -> pa.Schema:
                 f"The column {field.name!r} of type {field.dataType.simpleString()} cannot be recorded.\n"
                 "Cast it to a string, a number, a binary or a struct of these first."
             )
-    return to_arrow_schema(schema, timezone="UTC")
+    return arrow_schema(schema)
 
 
 def _checked(frame: Any) -> str:

@@ -10,10 +10,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.capture.recording.batches import BATCH, RecordedFiles
+from streamstate.snapshots.spark.pyspark_classes import DataSource, DataSourceStreamReader, InputPartition
 from streamstate.snapshots.store.delta.place import Place
 
 if TYPE_CHECKING:
@@ -74,11 +73,13 @@ class RecordedReader(DataSourceStreamReader):
         table = self._table()
         return self._offset(table, kept(table).dropped)
 
-    def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: N802
-        """Return the newest batch."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
+        """Return the newest batch. Before Spark 4.2, ``start`` is not given."""
         from streamstate.snapshots.capture.recording.recording import kept
 
         table = self._table()
+        if start is None:
+            return self._offset(table, kept(table).newest)
         self._check(table, start)
         return self._offset(table, max(kept(table).newest, int(start["batch"])))
 
@@ -91,7 +92,8 @@ class RecordedReader(DataSourceStreamReader):
         if first > last:
             return []
         table = self._table()
-        self._check(table, end)
+        for offset in (start, end):
+            self._check(table, offset)
         if first <= (dropped := kept(table).dropped):
             raise NotReplayableError(
                 f"The batches {first} to {min(dropped, last)} of {self._place} are gone: retention dropped them.\n"
@@ -112,7 +114,7 @@ class RecordedReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of some files."""
-        from pyspark.sql.pandas.types import to_arrow_schema
+        from streamstate.snapshots.spark.fetching import arrow_schema
 
         files: RecordedFiles = partition.value
-        return files.rows(to_arrow_schema(self._schema, timezone="UTC"))
+        return files.rows(arrow_schema(self._schema))

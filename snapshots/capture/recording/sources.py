@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.capture.recording.source import FED, FORMAT, PATH
 from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
-from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list, scala_object
+from streamstate.snapshots.spark.catalyst import each, kind_of, scala_list
+from streamstate.snapshots.spark.plan_building import dataset_of, renamed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,11 +53,10 @@ def recordings_of(analyzed: Any, *, fed: bool = False) -> list[str]:
 
 def frame_of(frame: DataFrame, plan: Any) -> DataFrame:
     """Return a DataFrame of an analysed plan, in the session of another."""
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+    from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame
 
     spark = frame.sparkSession
-    dataset = scala_object(spark._jvm, "org.apache.spark.sql.classic.Dataset")
-    return ClassicDataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
+    return ClassicDataFrame(dataset_of(spark._jvm, spark._jsparkSession, plan), spark)
 
 
 def with_sources(frame: DataFrame, instead: Sequence[tuple[Any, DataFrame]]) -> DataFrame:
@@ -80,13 +80,7 @@ def _renamed(jvm: Any, plan: Any, leaf: Any) -> Any:
     pairs = list(zip(each(plan.output()), each(leaf.output()), strict=True))
     if all(made.exprId().equals(to.exprId()) for made, to in pairs):
         return plan
-    expressions = jvm.org.apache.spark.sql.catalyst.expressions
-    nothing = scala_list(jvm, [])
-    columns = [
-        expressions.Alias(made, to.name(), to.exprId(), nothing, jvm.scala.Option.apply(to.metadata()), nothing)
-        for made, to in pairs
-    ]
-    return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(scala_list(jvm, columns), plan)
+    return renamed(jvm, plan, each(leaf.output()), metadata_of="output")
 
 
 def description(leaf: Any) -> str:

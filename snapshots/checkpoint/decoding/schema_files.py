@@ -34,7 +34,7 @@ class FamilySchema:
 
 def has_columns(kind: dict[str, Any]) -> bool:
     """Return whether a struct type has a field that is not void: the key of a global aggregate or a limit has none."""
-    return any(field["type"] not in {"void", "null"} for field in kind["fields"])
+    return any(field["type"] not in ("void", "null") for field in kind["fields"])
 
 
 def family_schemas(content: bytes, path: str) -> dict[str, FamilySchema]:

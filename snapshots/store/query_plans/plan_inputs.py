@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamstate.snapshots.checkpoint.bindings import binds
-from streamstate.snapshots.spark.catalyst import each, kind_of, scala_object, source_name, walk
+from streamstate.snapshots.spark.catalyst import alias_replacement, delay_of, each, kind_of, source_name, walk
 from streamstate.snapshots.store.query_plans.query_plan import EventTime, StateInput
 
 JOIN = "Join"
@@ -61,14 +61,13 @@ def sources_of(analyzed: Any) -> list[StreamSource]:
 
 def event_times(jvm: Any, analyzed: Any) -> tuple[EventTime, ...]:
     """Return the watermarks of a plan, each with the sources below it."""
-    delays = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
     sources = sources_of(analyzed)
     found = []
     for node in walk(analyzed):
         if kind_of(node) == "EventTimeWatermark" and node.isStreaming():
             leaves = list(each(node.collectLeaves()))
             below = (source.name for source in sources if any(map(source.leaf.equals, leaves)))
-            delay = int(delays.getDelayMs(node.delay()))
+            delay = delay_of(jvm, node)
             found.append(EventTime(str(node.eventTime().name()), delay, tuple(dict.fromkeys(below))))
     return tuple(found)
 
@@ -95,7 +94,7 @@ def _aggregates(plan: Any) -> bool:
 
 def state_inputs(jvm: Any, optimized: Any, mode: str) -> tuple[StateInput, ...]:
     """Return the input of each stateful operator's state in Spark's order: from the top down, left before right."""
-    tracing = _Tracing(scala_object(jvm, "org.apache.spark.sql.catalyst.optimizer.CollapseProject"), mode)
+    tracing = _Tracing(alias_replacement(jvm), mode)
     return tuple(tracing.state_input(node) for node in stateful_nodes(optimized, mode))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.spark.catalyst import each, kind_of, number_of, walk
 from streamstate.snapshots.spark.epoch_planning import EpochClock, at_time, has_current_time, incremental
+from streamstate.snapshots.spark.private_classes import private_calls
 from streamstate.snapshots.store.names import distinct
 from streamstate.snapshots.store.query_plans.operator_plans import (
     DEDUPLICATE,
@@ -64,7 +65,8 @@ def plan_of_query(query: StreamingQuery) -> LivePlan:
 
     running = query._jsq.streamingQuery()
     session = SparkSession(SparkContext.getOrCreate(), running.sparkSession())
-    return _plan(session, running.analyzedPlan(), str(running.outputMode().toString()))
+    with private_calls(session):
+        return _plan(session, running.analyzedPlan(), str(running.outputMode().toString()))
 
 
 def first_epoch(query: StreamingQuery) -> int:
@@ -75,7 +77,8 @@ def first_epoch(query: StreamingQuery) -> int:
 
 def plan_of_frame(frame: DataFrame, mode: str) -> LivePlan:
     """Return the plan of a streaming DataFrame as a query with an output mode; nothing is started."""
-    return _plan(frame.sparkSession, frame._jdf.queryExecution().analyzed(), mode)
+    with private_calls(frame.sparkSession):
+        return _plan(frame.sparkSession, frame._jdf.queryExecution().analyzed(), mode)
 
 
 def _plan(spark: SparkSession, analyzed: Any, mode: str) -> LivePlan:
