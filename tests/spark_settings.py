@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
+_PACKAGE = "org.apache.spark.sql.execution.streaming"
+_BEFORE_4_1 = version("pyspark").startswith(("3.", "4.0."))
 PLAIN_FILES = {
     "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        f"{_PACKAGE}{'' if _BEFORE_4_1 else '.checkpointing'}.FileSystemBasedCheckpointFileManager"
     ),
 }
 """Hadoop's FileSystem API. The default, FileContext, starts a readlink process for each rename of a local file."""

@@ -33,7 +33,7 @@ def test_the_opening_names_the_problem_and_the_reader() -> None:
 
 def test_the_opening_has_the_requirements_and_installation() -> None:
     """The first ten lines have the versions of Spark and Java, the platforms, and the command to install."""
-    for words in ("Spark 3.4 to 4.3", "PySpark 4.3", "Java 17 or 21", "Linux or macOS", "pip install"):
+    for words in ("Spark 3.4 to 4.3", "PySpark 3.5 to 4.3", "Java 17 or 21", "Linux or macOS", "pip install"):
         assert words in OPENING
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import streamstate as ss
 from streamstate.errors import SessionError
-from streamstate.snapshots.spark.session import CAPTURE_SETTINGS, StreamStateWarning, advise
+from streamstate.snapshots.spark.session import StreamStateWarning, advise, capture_settings
 
 pytestmark = pytest.mark.slow
 
@@ -201,6 +201,6 @@ def test_settings_fixed_at_startup_are_refused(spark: SparkSession) -> None:
 
 def test_a_complete_session_causes_no_warning(spark: SparkSession, recwarn: pytest.WarningsRecorder) -> None:
     """The embedded session has all settings."""
-    assert all(spark.conf.get(key) == value for key, value in CAPTURE_SETTINGS.items())
+    assert all(spark.conf.get(key) == value for key, value in capture_settings().items())
     advise(spark)
     assert not [warning for warning in recwarn if warning.category is StreamStateWarning]

@@ -1,0 +1,55 @@
+"""Shared variables and recorded input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import streamstate as ss
+from versions.queries import EPOCHS, Totals, add, input_of, stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.versions("shared variables", since="4.0")
+def test_a_shared_variable(totals: Totals, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Operators read the version of their epoch, and contribute."""
+    from pyspark.sql import functions as F
+
+    store = tmp_path_factory.mktemp("shared") / "store"
+    limit, late = ss.shared(store, "limit", "long", init=15), ss.shared(store, "late", "counter")
+
+    def over(v: int) -> bool:
+        if v > limit.get():
+            late.add(1)
+            return True
+        return False
+
+    rows = stream(totals.spark, totals.input).where(F.udf(over, "boolean")("v"))
+    running = ss.start(
+        rows.groupBy("k").count(), "q", store, trigger="available-now", partitions=2, shared=(limit, late)
+    )
+    running.wait(timeout=120)
+    expected = totals.rows(EPOCHS - 1).where("v > 15").groupBy("k").count().collect()
+    found = running.history.live().table().to_pandas()
+    assert dict(zip(found["k"], found["count"], strict=True)) == {row[0]: row[1] for row in expected}
+    assert late.get() == sum(row[1] for row in expected)
+    running.stop()
+
+
+@pytest.mark.versions("`ss.record`, `ss.recorded`", since="4.0")
+def test_recorded_input(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A recording has each row once."""
+    folder = tmp_path_factory.mktemp("recorded")
+    add(folder / "input", 0, input_of(0))
+    frame = ss.record(stream(spark, folder / "input"), folder / "recording")
+    running = ss.start(frame.groupBy("k").count(), "q", folder / "store", trigger="100ms", partitions=1)
+    try:
+        running.wait(epoch=0, timeout=120)
+    finally:
+        running.stop()
+    found = running.history.live().table().to_pandas()
+    assert dict(zip(found["k"], found["count"], strict=True)) == input_of(0)["k"].value_counts().to_dict()
+    assert ss.recorded(folder / "recording").isStreaming
