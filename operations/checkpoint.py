@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checkpoint.filesystem import location
-from streamstate.snapshots.spark.connect import needing_spark
+from streamstate.snapshots.spark.worker.forwarding import classic_spark
 from streamstate.snapshots.store.names import name_from
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ class Checkpoint(os.PathLike[str]):
             on_pass=on_pass,
         )
 
-    @needing_spark()
+    @classic_spark(unless_local=True)
     def fork(
         self,
         to: str | os.PathLike[str],
@@ -371,7 +371,7 @@ class Checkpoint(os.PathLike[str]):
         )
         return Fork(made, storage_options=self._storage_options)
 
-    @needing_spark()
+    @classic_spark()
     def step(
         self,
         build_query: BuildQuery,
@@ -451,7 +451,7 @@ class Checkpoint(os.PathLike[str]):
             shared=shared,
         )
 
-    @needing_spark()
+    @classic_spark()
     def promote(
         self,
         *,
@@ -490,7 +490,7 @@ class Checkpoint(os.PathLike[str]):
 
         return promote(self.path, over=over, spark=spark, progress=progress)
 
-    @needing_spark()
+    @classic_spark()
     def promotion(self, *, spark: SparkSession | None = None) -> Promotion:
         """Return the newest promotion over this checkpoint, for example to undo it in another process.
 
@@ -509,7 +509,7 @@ class Checkpoint(os.PathLike[str]):
 
         return Promotion.of(self.path, spark)
 
-    @needing_spark()
+    @classic_spark()
     def replay(
         self,
         build_query: BuildQuery,
@@ -584,7 +584,7 @@ class Checkpoint(os.PathLike[str]):
             progress=progress,
         )
 
-    @needing_spark()
+    @classic_spark()
     def debug(
         self,
         build_query: BuildQuery,
@@ -619,7 +619,7 @@ class Checkpoint(os.PathLike[str]):
 
         return debug(build_query, self.path, at=at, directory=directory, store=store, name=name, mode=mode, spark=spark)
 
-    @needing_spark()
+    @classic_spark()
     def audit(
         self,
         build_query: BuildQuery,
@@ -681,7 +681,7 @@ class Checkpoint(os.PathLike[str]):
             progress=progress,
         )
 
-    @needing_spark()
+    @classic_spark()
     def check(
         self,
         build_query: BuildQuery | DataFrame,
@@ -725,7 +725,7 @@ class Checkpoint(os.PathLike[str]):
 
         return check(build_query, self.path, mode=mode, store=store, replay=replay, spark=spark, progress=progress)
 
-    @needing_spark()
+    @classic_spark()
     def propose_mapping(
         self,
         build_query: BuildQuery,
@@ -767,7 +767,7 @@ class Checkpoint(os.PathLike[str]):
 
         return propose_mapping(self.path, build_query, mapping, mode=mode, store=store, rows=rows, whole=whole)
 
-    @needing_spark()
+    @classic_spark()
     def migrate(
         self,
         build_query: BuildQuery,
@@ -823,7 +823,7 @@ class Checkpoint(os.PathLike[str]):
             self.path, build_query, os.fspath(to), mapping, mode=mode, store=store, sources=sources, progress=progress
         )
 
-    @needing_spark()
+    @classic_spark()
     def rescale(
         self,
         partitions: int,
@@ -889,6 +889,10 @@ class Checkpoint(os.PathLike[str]):
 
         history = recorded_history(store, self.query_id, self._storage_options)
         return rescale_advice(history, query=self._query, cores=cores, rows_per_partition=rows_per_partition)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs; a running query and open files belong to this one."""
+        return {name: value for name, value in vars(self).items() if name not in ("_files", "_query")}
 
     def __fspath__(self) -> str:
         return self.path

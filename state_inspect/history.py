@@ -15,7 +15,7 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.epoch_range import epoch_list
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.bindings import binding_in_manifest
-from streamstate.snapshots.spark.connect import needing_spark
+from streamstate.snapshots.spark.worker.forwarding import classic_spark
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.delta.maintenance import GRACE
 from streamstate.snapshots.store.layout import MANIFEST
@@ -517,6 +517,7 @@ class History:
         chosen = table_of_condition(self._recorded, predicate, table, key)
         return Watch(self, predicate, callback, table=chosen, interval=interval, key=key)
 
+    @classic_spark()
     @consistent_read()
     def inputs(self, epoch: int | str, *, source: str | int | None = None) -> InputRows:
         """The rows that a source delivered in an epoch, read from it again through Spark.
@@ -547,6 +548,7 @@ class History:
 
         return inputs(self._recorded, self.at(epoch).epoch, source)
 
+    @classic_spark()
     @lists_options
     @long_call("Nothing was changed.")
     @consistent_read()
@@ -582,6 +584,7 @@ class History:
         """
         return explained(self._recorded, self.at, self.at(epoch).epoch, table or next(iter(self.results()), None), key)
 
+    @classic_spark()
     @long_call("Nothing was changed.")
     @consistent_read()
     def late(self, epoch: int | str, table: str | None = None) -> Late:
@@ -607,6 +610,7 @@ class History:
         """
         return dropped(self._recorded, self.at(epoch).epoch, table)
 
+    @classic_spark()
     @long_call("Nothing was changed.")
     @consistent_read()
     def late_counts(
@@ -713,7 +717,7 @@ class History:
         """
         return results_shown(self._recorded)
 
-    @needing_spark()
+    @classic_spark()
     def describe(self, build_query: Callable[[], DataFrame], *, mode: str | None = None, since: int = 0) -> None:
         """Record the plan of a query that was captured without it, so that the store can show the query's result.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 
 from streamstate.errors import InvalidArgumentError, NoResultError
-from streamstate.snapshots.spark.connect import needing_spark
+from streamstate.snapshots.spark.worker.forwarding import classic_spark
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.branches.ancestors import epoch_owner
@@ -186,7 +186,7 @@ class Snapshot:
         """
         return self._history.recorded.interval_table_of(name, self._entry)
 
-    @needing_spark()
+    @classic_spark()
     def restore(
         self,
         *,
@@ -265,6 +265,9 @@ class Snapshot:
             rows.append([name, table.count(), facts.changes, *counts])
         names = ["table", "rows", "changes", "key_columns", "value_columns", "partitions", "bytes"]
         return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[1:], "int64"))
+
+    def __reduce__(self) -> tuple[Callable[..., Snapshot], tuple[object, ...]]:
+        return own_snapshot, (self._history, self.epoch)
 
     def __enter__(self) -> Self:
         for name in self.tables():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copyreg
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +43,7 @@ class Store:
         self.path = self._layout.root
         """Where the store is."""
         self._lineage = Lineage(self._layout, require_store(self._layout))
+        self._memory_limit = memory_limit
         self._index = Index(self._layout, memory_limit)
         self._histories: dict[str, History] = {}
         self._variables = DeclaredVariables(self._layout)
@@ -207,6 +210,9 @@ class Store:
             return history.live()
         return history.at(timestamp=to) if isinstance(to, datetime) else history.at(to)
 
+    def __reduce__(self) -> tuple[Callable[..., Store], tuple[object, ...]]:
+        return _reopened, (*_place(self._layout), self._memory_limit)
+
     def __repr__(self) -> str:
         return f"<Store {self.path}: {choices(self.queries())}>"
 
@@ -222,6 +228,27 @@ def _related(store: Store, index: Index, lineage: Lineage) -> Callable[[str], Hi
         return History(CapturedQuery(layout, name, index, lineage, history))
 
     return history
+
+
+@lru_cache(maxsize=8)
+def _reopened(path: str, options: tuple[tuple[str, str], ...] | None, memory_limit: str | None = None) -> Store:
+    """Return a store that came from another process. Its copies here share one index."""
+    return Store(path, None if options is None else dict(options), memory_limit)
+
+
+def _place(layout: Layout) -> tuple[object, ...]:
+    return layout.root, None if layout.options is None else tuple(sorted(layout.options.items()))
+
+
+def _reduced(history: History) -> tuple[Callable[..., History], tuple[object, ...]]:
+    return _history_of, (*_place(history.recorded.layout), history.name)
+
+
+def _history_of(path: str, options: tuple[tuple[str, str], ...] | None, name: str) -> History:
+    return _reopened(path, options, None)[name]
+
+
+copyreg.pickle(History, _reduced)
 
 
 def open_store(

@@ -20,11 +20,13 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.spark.epoch_planning import EpochClock
 from streamstate.snapshots.spark.state_rewriting import require_state_writing
+from streamstate.snapshots.spark.worker.forwarding import classic_spark
 
 if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.filesystem import Files
 
 
+@classic_spark()
 @long_call("No checkpoint was made.")
 def bootstrap(
     build_query: BuildQuery,

@@ -23,6 +23,7 @@ from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.failures import worker_was_late
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 from streamstate.snapshots.spark.plan_graph import last_execution
+from streamstate.snapshots.spark.worker.forwarding import CLIENT_QUERIES
 
 # How often a batch is started whose Python process comes too late for Spark.
 _STARTS = 3
@@ -141,9 +142,10 @@ def with_settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None
 
 
 def active_queries(spark: SparkSession) -> set[str]:
-    """Return the ids of the queries that run in this Spark application, in any session."""
+    """Return the ids of the queries that run in this Spark application, in any session, or in a worker's client."""
     session: Any = spark._jsparkSession
-    return {str(query_id) for query_id in session.sharedState().activeStreamingQueries().keySet().toArray()}
+    ids = session.sharedState().activeStreamingQueries().keySet().toArray()
+    return CLIENT_QUERIES | {str(query_id) for query_id in ids}
 
 
 _STATE_SCHEMA = re.compile(

@@ -65,6 +65,11 @@ def set_progress_display(display: ProgressDisplay | None) -> ProgressDisplay | N
     return before
 
 
+def display_of(call: str, interrupted: str) -> AbstractContextManager[ProgressCallback] | None:
+    """Return the display for a call without ``progress=``; None if a long call, which shows this one's, is running."""
+    return None if _display is None or _current.get() is not None else _display(call, interrupted)
+
+
 @contextmanager
 def reporting_to(callback: ProgressCallback) -> Iterator[None]:
     """Let the long calls in the block be parts of one that reports to this callback, without displays of their own."""
@@ -115,8 +120,8 @@ def long_call(interrupted: str, *, name: str = "") -> Callable[[Callable[P, T]],
             given: Any = kwargs.get("progress") if takes_callback else None
             if given is not None:
                 block: AbstractContextManager[ProgressCallback] = nullcontext(given)
-            elif _display is not None and _current.get() is None:
-                block = _display(name or function.__name__, interrupted)
+            elif (display := display_of(name or function.__name__, interrupted)) is not None:
+                block = display
             else:
                 return function(*args, **kwargs)
             with block as callback, reporting_to(callback):

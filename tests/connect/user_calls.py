@@ -1,0 +1,115 @@
+"""The calls of one user, whose session is classic or of Spark Connect, and their answers as text."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import streamstate as ss
+
+
+def building(spark: Any, source: Path) -> Callable[[], Any]:
+    """The code of the recorded query."""
+    from pyspark.sql import functions as F
+
+    def build_query() -> Any:
+        reader = spark.readStream.schema("k string, v long").option("maxFilesPerTrigger", 1)
+        means = F.count("*").alias("n"), F.avg("v").alias("mean"), F.max("v").alias("most")
+        return reader.parquet(str(source)).groupBy("k").agg(*means)
+
+    return build_query
+
+
+def answers(spark: Any, folder: Path, made: Path, *, all_calls: bool) -> dict[str, Any]:
+    """Make the calls on ``folder/checkpoint``, whose query read ``folder/input``; what they make goes to ``made``.
+
+    Without ``all_calls`` only a few are made, which need no server.
+    """
+    build = building(spark, folder / "input")
+    checkpoint = ss.Checkpoint(folder / "checkpoint")
+    checkpoint.capture(made / "store", "q", verify="never")
+    history = ss.open_store(made / "store")["q"]
+    history.describe(build)
+    why = history.why(3, k="k1")
+    fork = checkpoint.fork(made / "fork", at=1)
+    step = fork.step(build, epochs=2)
+    found = {
+        "why": why,
+        "why rows": why.rows,
+        "why counts": [why.count(), why.cause, why.before, why.after, why.dropped],
+        "check": checkpoint.check(build, store=made / "store"),
+        "step": step,
+        "stepped": [step.epoch, step.stopped, [run.changed for run in step.epochs]],
+        "step's plan": step.plan is not None and step.plan.nodes[-1].name,
+        "step's changes": step.diff().to_pandas(),
+        "state of the fork": step.history.live().table().to_pandas(),
+    }
+    if all_calls:
+        found |= _more(spark, build, checkpoint, history, fork, made)
+    places = {str(made): "MADE", str(folder): "FOLDER"}
+    return {name: _text(answer, places) for name, answer in found.items()}
+
+
+def _more(
+    spark: Any, build: Callable[[], Any], checkpoint: ss.Checkpoint, history: Any, fork: ss.Checkpoint, made: Path
+) -> dict[str, Any]:
+    replay = checkpoint.replay(build, epochs="1..3")
+    edited = checkpoint.fork(made / "edited", at=2, edit="DELETE FROM op0 WHERE k = 'k1'")
+    migrated = checkpoint.migrate(build, to=made / "migrated")
+    rescaled = ss.Checkpoint(made / "migrated").rescale(3)
+    rows = spark.createDataFrame([("a", 2, 3.0, 1, 7)], "k string, count long, sum double, count_2 long, max long")
+    with checkpoint.debug(build, at=1) as session:
+        first = session.step(2).epoch
+        session.watch("max(max)")
+        session.goto(2)
+        session.step()
+        debugged = [first, session.epoch, session.watches(), session.name, session.plan is not None]
+    fork.step(build, until="error")
+    fork.promote(over=shutil.copytree(checkpoint.path, made / "promoted"))
+    return {
+        "why sides": history.why(3, k="k1").sides["rows"].toPandas(),
+        "inputs": history.inputs(2).toPandas(),
+        "inputs as Arrow": history.inputs(2).to_arrow().to_pydict(),
+        "late": history.late(2),
+        "late counts": history.late_counts("1..2"),
+        "result": history.at(3).result().to_pandas(),
+        "replay": [replay.same, replay.comparison, replay.fork.epoch, replay.steps.stopped],
+        "edited": [edited.edited_rows, edited.epoch],
+        "edited state": _captured(edited, made),
+        "audit": checkpoint.audit(build, epochs="1..2", replays=1),
+        "mapping": checkpoint.propose_mapping(build),
+        "migrated": [migrated.rows, _captured(migrated, made)],
+        "rescaled": rescaled.partitions,
+        "restored": history.at(2).restore(to=made / "restored").rows,
+        "restored by code": history.at(2).restore(to=made / "by_code", build_query=build).rows,
+        "bootstrapped": ss.bootstrap(build, to=made / "bootstrapped", batch=True).rows,
+        "bootstrapped from rows": ss.bootstrap(build, to=made / "from_rows", state=rows).rows,
+        "debugged": debugged,
+        "promoted": ss.Checkpoint(made / "promoted").promotion(),
+    }
+
+
+def _captured(checkpoint: ss.Checkpoint, made: Path) -> pd.DataFrame:
+    """The newest state of a checkpoint."""
+    name = checkpoint.path.rsplit("/", 1)[-1]
+    checkpoint.capture(made / "others", name, verify="never")
+    return ss.open_store(made / "others")[name].live().table().to_pandas()
+
+
+def _text(answer: Any, places: dict[str, str]) -> Any:
+    """An answer, without what differs from run to run: times, temporary folders."""
+    if isinstance(answer, pd.DataFrame):
+        rows = answer.astype(str)
+        return [list(rows.columns), *sorted(rows.to_numpy().tolist())]
+    if isinstance(answer, (list, tuple)):
+        return [_text(part, places) for part in answer]
+    text = repr(answer)
+    for place, name in places.items():
+        text = text.replace(place, name)
+    text = re.sub(r"/tmp/[\w/-]+", "TEMPORARY", text)
+    return re.sub(r"\d+\.\d+ s\b", "TIME", text)

@@ -1,0 +1,43 @@
+"""One user's program, as a process: prints the answers of the calls of :mod:`connect.user_calls` as JSON.
+
+Arguments: the server (``classic``; ``nowhere``: a client that connects to none; ``local[2]``; or a URL), the folder of
+the query, an empty folder, and ``all`` for all calls.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from spark_settings import SHARED
+
+from connect.user_calls import answers
+
+
+def session(server: str) -> Any:
+    """The user's session."""
+    if server == "classic":
+        import streamstate as ss
+
+        return ss.session(**SHARED)
+    from pyspark.sql import SparkSession
+
+    if server == "nowhere":
+        from pyspark.sql.connect.session import SparkSession as Client
+
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as the builder, which waits for the server, does
+        return Client("sc://localhost:1")
+    return SparkSession.builder.remote(server).getOrCreate()
+
+
+def main(server: str, folder: str, made: str, calls: str) -> None:
+    """Print the answers."""
+    found = answers(session(server), Path(folder), Path(made), all_calls=calls == "all")
+    print(json.dumps(found))  # noqa: T201 (read by the parent process)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
