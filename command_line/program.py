@@ -34,6 +34,7 @@ from streamstate.command_line.sql import SQL
 from streamstate.command_line.why import WHY
 from streamstate.errors import StreamStateError, wording
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, set_progress_display
+from streamstate.snapshots.spark.connect import leave_connect
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 COMMANDS = (
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command of the process or the one given, and return its exit status."""
     with wording("command"):
         given = _parsed(arguments)
+    leave_connect()
     before = set_progress_display(_display)
     try:
         with own_interrupt(), wording("command"):

@@ -498,7 +498,7 @@ class SessionError(StreamStateError, RuntimeError):
 
 
 class SparkConnectError(SessionError):
-    """The call needs a classic Spark session, and this process uses Spark Connect."""
+    """Spark Connect cannot serve the call: it needs a classic session, or the server does not answer."""
 
     @classmethod
     def needs_classic(cls) -> SparkConnectError:
@@ -507,6 +507,23 @@ class SparkConnectError(SessionError):
             "This call needs a classic Spark session, and this process uses Spark Connect.\n"
             "Beside Spark Connect you can capture, follow, fork and examine a checkpoint by its path, and read stores."
             " Call the rest in another process, without SPARK_REMOTE, in which streamstate.session() starts Spark."
+        )
+
+    @classmethod
+    def without_session(cls) -> SparkConnectError:
+        """For a process that is set up for Spark Connect and has not connected yet."""
+        return cls(
+            "This process uses Spark Connect, and has no session yet.\n"
+            "Connect first: spark = SparkSession.builder.remote('sc://HOST:15002').getOrCreate()."
+        )
+
+    @classmethod
+    def no_answer(cls, server: str) -> SparkConnectError:
+        """For a server that has gone away, or cannot be reached."""
+        return cls(
+            f"The Spark Connect server {server} does not answer.\n"
+            "Start it again, then connect and start its queries again. Meanwhile, stores can be read, and checkpoints"
+            " captured by their paths."
         )
 
 

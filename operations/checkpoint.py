@@ -60,7 +60,10 @@ class Checkpoint(os.PathLike[str]):
 
     Raises:
         InvalidArgumentError: ``where`` is none of these.
-        SparkConnectError: a query of Spark Connect does not know its checkpoint; pass its path.
+        WaitTimeoutError: ``where`` is a query of Spark Connect that has planned no batch for a minute. Until its first
+            batch, its checkpoint is not known.
+        NoStateError: it is one that keeps no state.
+        CheckpointError: it is one whose checkpoint only the server reaches.
 
     Example:
         >>> delays = ss.Checkpoint("checkpoints/delays")
@@ -911,12 +914,10 @@ class Checkpoint(os.PathLike[str]):
 
 
 def _checkpoint_of(query: StreamingQuery) -> str:
-    """Return the checkpoint location of a query of this process."""
+    """Return the checkpoint location of a query, of this process or of a Spark Connect server."""
     from streamstate.snapshots.capture.follow import checkpoint_of
-    from streamstate.snapshots.spark.connect import require_classic
 
-    require_classic(query)
-    if not hasattr(query, "_jsq"):
+    if not hasattr(query, "awaitTermination"):
         raise InvalidArgumentError(
             f"Invalid checkpoint {query!r}: expected a path or URI, a running StreamingQuery, or another Checkpoint."
         )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError, first_line
 from streamstate.snapshots.spark.catalyst import keeps_state
+from streamstate.snapshots.spark.connect import classic_of, is_of_connect
+from streamstate.snapshots.spark.connect_server import keeps_state_there, require_server, served
 from streamstate.snapshots.spark.interrupted_calls import lasting_jobs
 
 if TYPE_CHECKING:
@@ -95,6 +97,16 @@ class Launch:
     """The shared variables that its epochs are bound to; its frame reads the source that binds them."""
 
     @property
+    def on_connect(self) -> bool:
+        """True if a Spark Connect server runs the query."""
+        return is_of_connect(self.frame)
+
+    @property
+    def classic_session(self) -> SparkSession | None:
+        """The session of the query; None if that is one of Spark Connect."""
+        return classic_of(self.frame.sparkSession)
+
+    @property
     def ends(self) -> bool:
         """True if the query ends by itself once it has processed the available input."""
         return self.trigger in ("once", "available-now")
@@ -109,6 +121,8 @@ class Launch:
 
     def recorders(self) -> list[Recorder]:
         """Return the recorders of the query's input in this process."""
+        if self.on_connect:
+            return []
         from streamstate.snapshots.capture.recording.record import recorders_of
 
         return recorders_of(self.frame)
@@ -118,9 +132,9 @@ class Launch:
         """Start the query from its checkpoint, and before it what records its input."""
         from pyspark.errors import PySparkException
 
-        from streamstate.snapshots.spark.python_sources import active_session
-
         spark = self.frame.sparkSession
+        if self.on_connect:
+            require_server(spark)
         writer = self.sink.attach(self.frame.writeStream.queryName(self.name)).outputMode(self.mode)
         writer = writer.option("checkpointLocation", self.checkpoint)
         if self.trigger is not None:
@@ -130,14 +144,21 @@ class Launch:
         try:
             for recorder in recorders:
                 recorder.start(self.name, trigger=trigger_options(self.trigger))
-            with active_session(spark), with_partitions(spark, self.partitions), self._bound_run():
-                return writer.start(self.sink.path)
+            with self._active_session(), with_partitions(spark, self.partitions), self._bound_run():
+                return served(writer.start(self.sink.path))
         except BaseException as error:
             for recorder in idle:
                 recorder.stop(self.name)
             if isinstance(error, PySparkException):
                 raise QueryError(f"Spark did not start {self.name}: {first_line(error)}") from error
             raise
+
+    def _active_session(self) -> AbstractContextManager[None]:
+        if self.on_connect:
+            return nullcontext()
+        from streamstate.snapshots.spark.python_sources import active_session
+
+        return active_session(self.frame.sparkSession)
 
     def _bound_run(self) -> AbstractContextManager[None]:
         if not self.shared:
@@ -162,7 +183,7 @@ def with_partitions(spark: SparkSession, count: int | None) -> Iterator[None]:
 
 def check_state(frame: DataFrame) -> None:
     """Refuse a query in whose plan no streaming operator keeps state."""
-    if not keeps_state(frame):
+    if not (keeps_state_there if is_of_connect(frame) else keeps_state)(frame):
         raise NoStateError(
             "This query keeps no state, so there is nothing to capture.\n"
             "Aggregations, stream-stream joins, deduplication and transformWithState keep state. "

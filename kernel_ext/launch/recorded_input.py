@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streamstate.errors import QueryError
+from streamstate.errors import QueryError, SparkConnectError
 from streamstate.launch.launch import Launch
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.layout import Layout
@@ -15,8 +15,13 @@ def with_recorded_input(launch: Launch, layout: Layout, *, record_input: bool) -
 
     Raises:
         QueryError: the query has run otherwise before, or a source cannot be recorded.
+        SparkConnectError: the input is to be recorded, and a Spark Connect server runs the query.
         InvalidArgumentError: a source has columns that cannot be recorded.
     """
+    if launch.on_connect:
+        if record_input:
+            raise SparkConnectError.needs_classic()
+        return launch
     from streamstate.snapshots.capture.recording.record import check_recordable, prepared
     from streamstate.snapshots.capture.recording.recording import pin
     from streamstate.snapshots.capture.recording.sources import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamstate.errors import InvalidArgumentError, QueryError
+from streamstate.errors import InvalidArgumentError, QueryError, SparkConnectError
 from streamstate.launch.launch import Launch
 
 if TYPE_CHECKING:
@@ -52,7 +52,12 @@ def with_shared_variables(launch: Launch, variables: Mapping[str, SharedVariable
 
     Raises:
         QueryError: the query has run before, with other sources.
+        SparkConnectError: there are variables, and a Spark Connect server runs the query.
     """
+    if launch.on_connect:
+        if variables:
+            raise SparkConnectError.needs_classic()
+        return launch
     from streamstate.variables.query_with_variables import check_goes_on, with_variables
 
     check_goes_on(launch.frame, launch.checkpoint, list(variables))

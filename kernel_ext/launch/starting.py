@@ -15,10 +15,12 @@ from streamstate.launch.running import ACTIVE, RUNNING, Running
 from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
 from streamstate.operations.rescaling.rollback import recover_rescale
 from streamstate.snapshots.calls.checks import whole_number
+from streamstate.snapshots.capture.capture import open_checkpoint
 from streamstate.snapshots.capture.pass_plan import CaptureInterval
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
-from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.spark.connect import is_of_connect
+from streamstate.snapshots.spark.connect_server import check_reached, require_server
 from streamstate.snapshots.spark.output_modes import check_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name
@@ -27,7 +29,7 @@ from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.registry import check_name_free, check_store, register
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from streamstate.operations.supervision.restart_policy import BackOff
     from streamstate.snapshots.capture.pass_plan import Every
@@ -64,6 +66,7 @@ def start(
 ) -> Running:
     """Start a streaming query and capture the state of each of its epochs, as ``%%stream`` does.
 
+    A DataFrame of Spark Connect starts in its server; its checkpoint must be a path that this machine reaches too.
     Everything is checked before the query starts. A query of the same name that this function started before is
     stopped, and the new one resumes from its checkpoint.
 
@@ -98,6 +101,8 @@ def start(
         NotACheckpointError: if ``checkpoint`` is a directory with other contents.
         QueryError: if ``frame`` is not a streaming DataFrame, or Spark refuses the query.
         UnknownVariableError: if the store has no shared variable of a name.
+        SparkConnectError: if the frame is of Spark Connect, and the server does not answer, or the input is to be
+            recorded, or the query uses shared variables.
         StoreError: if the store cannot be read or written.
 
     Example:
@@ -142,9 +147,10 @@ def check_launch(launch: Launch, layout: Layout, repaired: Say = _silent) -> Non
     ``repaired`` is called with a line if a promotion of the checkpoint was interrupted.
     """
     check_state(launch.frame)
-    check_mode(launch.frame, launch.mode)
+    if not launch.on_connect:  # whose server checks the mode when the query starts
+        check_mode(launch.frame, launch.mode)
     _finish_promotion(launch, repaired)
-    query_id = _query_id(launch.checkpoint, launch.frame.sparkSession)
+    query_id = _query_id(launch)
     check_name_free(layout, launch.name, query_id, launch.checkpoint)
 
 
@@ -152,7 +158,7 @@ def _finish_promotion(launch: Launch, repaired: Say) -> None:
     """Complete or reverse a promotion that was interrupted, and refuse a checkpoint that a fork has replaced."""
     from streamstate.operations.promotion.switch import prepare_start
 
-    if done := prepare_start(launch.checkpoint, launch.frame.sparkSession):
+    if done := prepare_start(launch.checkpoint, launch.classic_session):
         repaired(f"An interrupted promotion of {launch.name} {done}.")
 
 
@@ -180,16 +186,15 @@ def start_launch(
     from streamstate.operations.supervision.supervise import Supervised
     from streamstate.snapshots.capture.follow import follow
     from streamstate.snapshots.spark.session import advise
-    from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 
-    spark = launch.frame.sparkSession
+    spark = launch.classic_session
     previous = known.get(launch.name)
     was_running = previous is not None and previous.state in RUNNING
     _check_exclusive(launch, known)
     _finish_promotion(launch, repaired or say)
-    checkpoint = CheckpointFiles(launch.checkpoint, spark)
+    checkpoint = open_checkpoint(launch.checkpoint, spark)
     launch.check_resumes(checkpoint.committed())
-    advise(spark)
+    advise(launch.frame.sparkSession)
     if previous is not None:
         previous.stop()
     if (undone := recover_rescale(checkpoint, spark)) is not None:
@@ -201,17 +206,28 @@ def start_launch(
     since = _plan_since(layout, launch.name, checkpoint.committed())
     query = launch.start()
     try:
+        if launch.on_connect:
+            check_reached(query, launch.checkpoint)
         # Registered at once, so that the store shows the query before its first capture.
         register(layout, launch.name, str(query.id), launch.checkpoint)
         # A restarted query has a new handle, so a supervised one is followed by its checkpoint.
         followed = query if launch.restart is None else launch.checkpoint
         capture = follow(
-            followed, store, launch.name, every=every, spark=spark, storage_options=storage_options, records_plan=False
+            followed,
+            store,
+            launch.name,
+            every=every,
+            spark=spark,
+            storage_options=storage_options,
+            records_plan=False,
+            checkpoint_of_query=launch.checkpoint,
         )
         supervised = None
         recorders: dict[Recorder, Supervised | None] = dict.fromkeys(launch.recorders())
         if launch.restart is not None:  # when supervision ends, so does the capture
-            supervised = Supervised(launch.start, query, back_off=launch.restart, ended=capture.end)
+            supervised = Supervised(
+                launch.start, query, back_off=launch.restart, ended=capture.end, checkpoint=launch.checkpoint
+            )
             for recorder in () if launch.ends else recorders:
                 recorders[recorder] = Supervised(recorder.start, recorder.start(), back_off=launch.restart)
     except BaseException:
@@ -219,7 +235,7 @@ def start_launch(
         for recorder in launch.recorders():
             recorder.stop(launch.name)
         raise
-    store_running_plan(layout, launch.name, lambda: plan_of_frame(launch.frame, launch.mode), since)
+    _record_plan(launch, layout, since, say)
     handle = Running(
         launch.name,
         store,
@@ -237,18 +253,31 @@ def start_launch(
     return handle
 
 
+def _record_plan(launch: Launch, layout: Layout, since: int, say: Say) -> None:
+    """Store the plan of a query that has started; that of a server's query is not known here."""
+    if launch.on_connect:
+        if not Plans(layout, launch.name).recorded():
+            say(f"Through Spark Connect, {launch.name} has no plan yet. Record it: history.describe(build_query).")
+        return
+    from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
+
+    store_running_plan(layout, launch.name, lambda: plan_of_frame(launch.frame, launch.mode), since)
+
+
 def streaming_frame(value: Any, what: str) -> DataFrame:
     """Return the value, if it is a streaming DataFrame; an error calls it ``what``, such as "The cell's value"."""
     from pyspark.sql import DataFrame
 
-    require_classic(value)
     kind = type(value).__name__
-    if not isinstance(value, DataFrame):
+    if not (isinstance(value, DataFrame) or (is_of_connect(value) and kind == "DataFrame")):
         hint = "Remove .writeStream and .start()." if "Stream" in kind else f"For example: {EXAMPLE}"
         raise QueryError(f"{what} is not a streaming DataFrame but a value of type {kind}.\n{hint}")
+    if is_of_connect(value):
+        require_server(value.sparkSession)  # which Spark would otherwise ask for ten minutes
     if not value.isStreaming:
         raise QueryError(f"{what} is a batch DataFrame, not a streaming one.\nStart from spark.readStream.")
-    return value
+    frame: DataFrame = value
+    return frame
 
 
 def checkpoint_beside(store: str, name: str) -> str:
@@ -257,15 +286,15 @@ def checkpoint_beside(store: str, name: str) -> str:
     return f"{folder}/{'checkpoints' if last == 'store' else f'{last}-checkpoints'}/{name}"
 
 
-def _query_id(checkpoint: str, spark: SparkSession) -> str | None:
-    """Return the id of the query that owns a checkpoint; None if the path is free."""
+def _query_id(launch: Launch) -> str | None:
+    """Return the id of the query that owns the checkpoint; None if the path is free."""
     try:
-        return CheckpointFiles(checkpoint, spark).query_id
+        return open_checkpoint(launch.checkpoint, launch.classic_session).query_id
     except NotACheckpointError:
-        local = local_path(checkpoint)
+        local = local_path(launch.checkpoint)
         if local is not None and local.exists() and (local.is_file() or any(local.iterdir())):
             raise NotACheckpointError(
-                f"{checkpoint} is not empty, and it is not the checkpoint of a streaming query.\n"
+                f"{launch.checkpoint} is not empty, and it is not the checkpoint of a streaming query.\n"
                 "Use a new directory, or the checkpoint of a query to resume."
             ) from None
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -203,18 +204,26 @@ class NotebookContext:
 
     def spark(self) -> SparkSession:
         """The notebook's ``spark`` variable; if it is not defined, a session is started and assigned to it."""
-        from pyspark.sql import SparkSession
-
         from streamstate.snapshots.spark.session import session
 
-        known = self.shell.user_ns.get("spark")
-        if isinstance(known, SparkSession):
+        if (known := self.known_spark()) is not None:
             return known
         if "spark" in self.shell.user_ns:
             return session()
         known = self.shell.user_ns["spark"] = session()
         print("The Spark session is available as spark.")
         return known
+
+    def known_spark(self) -> SparkSession | None:
+        """The notebook's ``spark`` variable; None if that is no session. Spark is not started."""
+        if sys.modules.get("pyspark") is None:
+            return None
+        from pyspark.sql import SparkSession
+
+        from streamstate.snapshots.spark.connect import is_of_connect
+
+        known = self.shell.user_ns.get("spark")
+        return known if isinstance(known, SparkSession) or is_of_connect(known) else None
 
     def assign(self, variable: str | None, value: Any) -> None:
         """Keep a value in a variable of the user's, if the line names one."""

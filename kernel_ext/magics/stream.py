@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from streamstate.command_line.argument_types import epoch, seconds
@@ -24,6 +25,7 @@ from streamstate.magics.stream_replay import REPLAY_VERBS
 from streamstate.magics.stream_rescale import RESCALE
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.spark.connect import classic_of, connect_session
 from streamstate.snapshots.spark.output_modes import output_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name
@@ -185,8 +187,8 @@ def _follow(notebook: NotebookContext, checkpoint: str, store: str, name: str | 
     """Capture a checkpoint in the background."""
     from streamstate.snapshots.capture.follow import follow
 
-    options = notebook.options(store)
-    capture = follow(checkpoint, store, name, every=every, spark=notebook.spark(), storage_options=options)
+    options, spark = notebook.options(store), classic_of(notebook.known_spark())
+    capture = follow(checkpoint, store, name, every=every, spark=spark, storage_options=options)
     handle = Running(capture.name, store, checkpoint, capture, every=every)
     notebook.running.pop(handle.name, None)
     notebook.running[handle.name] = handle
@@ -208,7 +210,7 @@ def _uncaptured(notebook: NotebookContext) -> list[StreamingQuery]:
     """The queries that Spark runs in this process without a capture."""
     from streamstate.snapshots.spark.session import running_session
 
-    spark = running_session()
+    spark = running_session() or (connect_session() if "pyspark" in sys.modules else None)
     known = {running.query.id for running in (STARTED | notebook.running).values() if running.query is not None}
     if spark is None:
         return []

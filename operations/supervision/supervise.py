@@ -75,6 +75,7 @@ class Supervised:
         back_off: how often to restart and how long to wait.
         clock: a monotonic clock in seconds.
         ended: called once, when supervision ends.
+        checkpoint: its checkpoint; by default it is asked for.
     """
 
     def __init__(
@@ -85,11 +86,12 @@ class Supervised:
         back_off: BackOff | None = None,
         clock: Callable[[], float] = time.monotonic,
         ended: Callable[[], None] = lambda: None,
+        checkpoint: str | None = None,
     ) -> None:
         self._start = start
         self._clock = clock
         self._on_end = ended
-        self._checkpoint = CheckpointFiles(checkpoint_of(query), running_session())
+        self._checkpoint = CheckpointFiles(checkpoint or checkpoint_of(query), running_session())
         self._restarts = Restarts(back_off or BackOff())
         self._changed = threading.Condition()
         self._stopping = self._leaving = self._over = False

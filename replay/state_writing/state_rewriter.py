@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from streamstate.errors import UnsupportedStateError
@@ -109,6 +108,8 @@ class StateRewriter:
         format 2; empty in format 1.
         """
         context: Any = self.session.sparkContext
+        from pyspark.java_gateway import ensure_callback_server_started
+
         start: Any = ensure_callback_server_started
         start(context._gateway)  # noqa: SLF001 - as PySpark's own foreachBatch does
         scala_function = _ScalaFunction(self.session, {operator.number: operator for operator in operators}, function)

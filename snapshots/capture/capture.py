@@ -16,7 +16,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
 from streamstate.snapshots.spark.connect import require_classic
-from streamstate.snapshots.spark.session import running_session, session
+from streamstate.snapshots.spark.session import classic_session, running_session
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name, name_from
 from streamstate.snapshots.store.registry import check_store
@@ -126,6 +126,6 @@ def open_checkpoint(
             return CheckpointFiles(uri, files=ObjectFiles(uri, storage_options))
         except MissingDependencyError as missing:
             with contextlib.suppress(MissingDependencyError, JavaNotFoundError, SparkConnectError):
-                return CheckpointFiles(uri, session())
+                return CheckpointFiles(uri, classic_session())
             raise missing from None
-    return CheckpointFiles(uri, running or session())
+    return CheckpointFiles(uri, running or classic_session())

@@ -34,7 +34,8 @@ from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
 from streamstate.snapshots.checkpoint.commit_times import CommitLogTime
 from streamstate.snapshots.checkpoint.filesystem import local_path
-from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.spark.connect import is_of_connect
+from streamstate.snapshots.spark.connect_server import connect_checkpoint, served
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans.describe import store_running_plan
 
@@ -73,18 +74,19 @@ def follow(
     storage_options: Mapping[str, str] | None = None,
     on_pass: OnPass | None = None,
     records_plan: bool = True,
+    checkpoint_of_query: str | None = None,
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
     :meth:`streamstate.Checkpoint.follow` describes the arguments and errors. A caller that records the query's plan
-    itself passes ``records_plan=False``.
+    itself passes ``records_plan=False``; one that knows the query's checkpoint passes that too.
     """
     interval = CaptureInterval.of(every)
     if isinstance(query_or_checkpoint, (str, os.PathLike)):
         checkpoint, fallback, query = os.fspath(query_or_checkpoint), None, None
     else:
-        query = query_or_checkpoint
-        checkpoint, fallback = checkpoint_of(query), query.name
+        query = served(query_or_checkpoint)
+        checkpoint, fallback = checkpoint_of_query or checkpoint_of(query), query.name
     capturer = capturer_for(
         checkpoint, store, name, spark, fallback=fallback, verify=verify, storage_options=storage_options
     )
@@ -93,7 +95,7 @@ def follow(
         capturer.register()
     # A checkpoint does not show whether its query still runs, so a capture of it does not end by itself.
     capture = Capture(capturer, interval, None if query is None else lambda: not query.isActive, on_pass)
-    if query is not None and records_plan:
+    if query is not None and records_plan and not is_of_connect(query):  # whose plan is in the server
         from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
 
         store_running_plan(capture.layout, capture.name, lambda: plan_of_query(query), first_epoch(query))
@@ -101,8 +103,9 @@ def follow(
 
 
 def checkpoint_of(query: StreamingQuery) -> str:
-    """Return the checkpoint location of a query of this process."""
-    require_classic(query)
+    """Return the checkpoint location of a query, of this process or of a Spark Connect server."""
+    if is_of_connect(query):
+        return connect_checkpoint(query)
     root = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
     # It looks like a URI, but is not percent-encoded.
     return re.sub("^file:/+", "/", root)

@@ -15,16 +15,39 @@ if TYPE_CHECKING:
 
 def uses_connect() -> bool:
     """Return whether PySpark makes Spark Connect sessions in this process."""
-    from pyspark.sql.utils import is_remote
-
+    try:
+        from pyspark.sql.utils import is_remote
+    except ImportError:  # Spark before 3.4 has no Connect
+        return False
     return is_remote() or "SPARK_REMOTE" in os.environ or os.environ.get("SPARK_API_MODE", "").lower() == "connect"
 
 
-def connect_session() -> SparkSession | None:
-    """Return the Spark Connect session that this thread uses; None if there is none."""
-    from pyspark.sql import SparkSession
+def leave_connect() -> None:
+    """Have PySpark make classic sessions in this process, whatever its environment says."""
+    for name in ("SPARK_REMOTE", "SPARK_API_MODE"):
+        os.environ.pop(name, None)
 
-    return SparkSession.getActiveSession() if uses_connect() else None
+
+def connect_session() -> Any:
+    """Return the Spark Connect session that this thread, or else this process, uses; None if there is none."""
+    if not uses_connect():
+        return None
+    from pyspark.sql.connect.session import SparkSession
+
+    # The active session is per thread; the default one is that of the process. Its class has the methods of the other.
+    connected: Any = SparkSession
+    return connected.getActiveSession() or connected._default_session  # noqa: SLF001 (no public way)
+
+
+def is_of_connect(value: Any) -> bool:
+    """Return whether a session, frame or query of PySpark belongs to Spark Connect."""
+    kinds = type(value).__mro__
+    return any(kind.__module__.startswith("pyspark.sql.connect.") or hasattr(kind, "of_connect") for kind in kinds)
+
+
+def classic_of(spark: SparkSession | None) -> SparkSession | None:
+    """Return a session if it has a JVM in this process; None instead of one of Spark Connect."""
+    return None if is_of_connect(spark) else spark
 
 
 def refuse_connect() -> None:
@@ -43,7 +66,7 @@ def require_classic(value: Any) -> None:
     Raises:
         SparkConnectError: it does.
     """
-    if any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(value).__mro__):
+    if is_of_connect(value):
         raise SparkConnectError.needs_classic()
 
 

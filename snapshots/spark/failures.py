@@ -28,10 +28,18 @@ def failures() -> tuple[type[Exception], ...]:
     damaged = (MissingChangelogError, DamagedChangelogError, DamagedCheckpointError)
     if sys.modules.get("pyspark") is None:
         return damaged
-    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    return (*damaged, PySparkException, Py4JError)
+    return (*damaged, PySparkException, *java_errors())
+
+
+def java_errors() -> tuple[type[Exception], ...]:
+    """Return Py4J's errors; none where only the client of Spark Connect is installed, which has no Py4J."""
+    try:
+        from py4j.protocol import Py4JError
+    except ModuleNotFoundError:
+        return ()
+    return (Py4JError,)
 
 
 def innermost(error: BaseException) -> str:

@@ -128,11 +128,13 @@ def _in_main_thread() -> bool:
 
 def _running_context() -> Any:
     """Spark's context, untyped; None if Spark does not run."""
-    if sys.modules.get("pyspark") is None:
-        return None
-    from pyspark import SparkContext
+    context = _context_class()
+    return None if context is None else context._active_spark_context  # getOrCreate would start one
 
-    return SparkContext._active_spark_context  # getOrCreate would start one
+
+def _context_class() -> Any:
+    """Spark's context class; None if Spark is not loaded, or only its client for Connect is installed."""
+    return getattr(sys.modules.get("pyspark"), "SparkContext", None)
 
 
 class _Interrupted(BaseException):
@@ -145,12 +147,11 @@ def spare_other_calls() -> None:
     What the call started in the JVM continues there; stopping it is up to the caller, or to :func:`own_interrupt`. If
     Spark does not run, or uses py4j's other threading model, nothing happens.
     """
-    if sys.modules.get("pyspark") is None:
+    if (context := _context_class()) is None:
         return
     from py4j.clientserver import JavaClient
-    from pyspark import SparkContext
 
-    gateway: Any = SparkContext._gateway  # noqa: SLF001 (there is no public way)
+    gateway: Any = context._gateway  # noqa: SLF001 (there is no public way)
     client = getattr(gateway, "_gateway_client", None)
     if type(client) is JavaClient:
         client.__class__ = _client_class()

@@ -15,9 +15,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import SessionError, require_extra
+from streamstate.errors import SessionError, SparkConnectError, require_extra
 from streamstate.snapshots.calls.progress_callback import long_call, report_progress
-from streamstate.snapshots.spark.connect import connect_session, refuse_connect, require_classic, uses_connect
+from streamstate.snapshots.spark.connect import (
+    connect_session,
+    is_of_connect,
+    refuse_connect,
+    require_classic,
+    uses_connect,
+)
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 from streamstate.snapshots.spark.java import require_java
 
@@ -78,7 +84,7 @@ class StreamStateWarning(UserWarning):
 
 
 def session(**conf: object) -> SparkSession:
-    """Return the running Spark session, or start an embedded one with the settings that capture needs.
+    """Return the running Spark session, classic or Connect, or start one with the settings that capture needs.
 
     A new session runs on this machine (``local[*]``, not reachable from other machines, no web interface) and keeps
     state in RocksDB with changelog checkpointing and checkpoint format 2, or 1 before Spark 4.1. A running session is
@@ -87,6 +93,8 @@ def session(**conf: object) -> SparkSession:
     The output of Java, and of functions that run in Spark's Python workers, goes to the session's log:
     ``spark.conf.get("spark.streamstate.log")`` returns its path. By default it is a new temporary file; pass that
     setting to choose another. Consecutive sessions of a process share one Java process, and so the first one's log.
+
+    In a process that uses Spark Connect, the session is the one that the process has made; none is started.
 
     Args:
         **conf: Spark settings, which override the defaults. Their names contain dots, so write
@@ -100,7 +108,7 @@ def session(**conf: object) -> SparkSession:
         MissingDependencyError: Spark is not installed.
         JavaNotFoundError: Spark has to be started, and there is no Java 17 or 21.
         SessionError: Spark did not start, or a setting that is fixed at the start differs in the running session.
-        SparkConnectError: this process uses Spark Connect.
+        SparkConnectError: this process uses Spark Connect and has no session yet, or its server does not answer.
 
     Example:
         >>> spark = session()
@@ -111,7 +119,7 @@ def session(**conf: object) -> SparkSession:
     requested = {key: _text(value) for key, value in conf.items()}
     if LOG in requested:
         requested[LOG] = str(Path(requested[LOG]).absolute())
-    spark = running_session()
+    spark = running_session() or _connected()
     if spark is None:
         return _start(requested)
     _adjust(spark, requested)
@@ -119,10 +127,33 @@ def session(**conf: object) -> SparkSession:
     return spark
 
 
+def _connected() -> SparkSession | None:
+    """Return the Spark Connect session in use; None if this process does not use Spark Connect."""
+    if not uses_connect():
+        return None
+    from streamstate.snapshots.spark.connect_server import require_server
+
+    spark: SparkSession | None = connect_session()
+    if spark is None:
+        raise SparkConnectError.without_session()
+    require_server(spark)
+    return spark
+
+
+def classic_session() -> SparkSession:
+    """Return the running classic session, or start an embedded one.
+
+    Raises:
+        SparkConnectError: this process uses Spark Connect.
+    """
+    refuse_connect()
+    return session()
+
+
 def advise(spark: SparkSession) -> None:
     """Warn, once per session, about the settings that it lacks for cheap capture, and say how to set them."""
     lacking = {key: value for key, value in capture_settings().items() if spark.conf.get(key, None) != value}
-    session_id = spark._jsparkSession.sessionUUID()
+    session_id = _session_id(spark)
     if not lacking or session_id in _advised:
         return
     _advised.add(session_id)
@@ -132,6 +163,10 @@ def advise(spark: SparkSession) -> None:
         f"Set them before you start a query (existing checkpoints keep their settings):\n{settings}"
     )
     warnings.warn(message, StreamStateWarning, stacklevel=3)
+
+
+def _session_id(spark: Any) -> str:
+    return str(spark.session_id if is_of_connect(spark) else spark._jsparkSession.sessionUUID())
 
 
 def running_session() -> SparkSession | None:
@@ -169,13 +204,12 @@ def given_session(spark: SparkSession | None) -> SparkSession:
         SparkConnectError: the session, or this process, uses Spark Connect.
     """
     require_classic(spark)
-    return spark or session()
+    return spark or classic_session()
 
 
 @long_call("Spark was not started.", name="Spark's start")
 def _start(requested: dict[str, str]) -> SparkSession:
     """Start Spark in this process's own JVM."""
-    refuse_connect()
     report_progress("starting Spark")
     require_java()
     from pyspark.sql import SparkSession

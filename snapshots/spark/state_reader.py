@@ -29,7 +29,7 @@ from streamstate.snapshots.checkpoint.state_tables import (
     join_counters,
 )
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
-from streamstate.snapshots.spark.session import running_session, session
+from streamstate.snapshots.spark.session import classic_session, running_session
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class StateReader:
     @property
     def spark(self) -> SparkSession:
         """The session, started if necessary."""
-        return self.given or session()
+        return self.given or classic_session()
 
     def sources(self, epoch: int) -> list[StateSource]:
         """Return the query's state tables, looked up again when a restart or repartitioning may have changed them."""

@@ -36,16 +36,20 @@ def connected(remote: str) -> Any:
 
 def outcome(call: Callable[[], Any]) -> str:
     """``done``, or the error; and whether the call has started Java."""
-    from pyspark import SparkContext
-
-    before, java = SparkContext._gateway, _children()
+    before, java = _gateway(), _children()
     try:
         call()
         found = "done"
     except BaseException as error:  # noqa: BLE001 (an interrupt would be an outcome too)
         found = f"{type(error).__name__}: {error}"
-    started = SparkContext._gateway is not before or _children() != java
+    started = _gateway() is not before or _children() != java
     return f"{found} and Java was started" if started else found
+
+
+def _gateway() -> Any:
+    import pyspark
+
+    return pyspark.SparkContext._gateway if hasattr(pyspark, "SparkContext") else None
 
 
 def _children() -> list[int]:
@@ -94,14 +98,11 @@ def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[
         "shared": lambda: ss.shared(store, "limit", "bigint", init=3).set(4),
     }
     needing: dict[str, Callable[[], Any]] = {
-        "session": ss.session,
         "capture with Spark": partial(ss.Checkpoint(only_spark).capture, folder / "other", "q"),
         "capture in the session": partial(ss.Checkpoint(checkpoint).capture, store, "q", spark=spark),
         "capture from HDFS": partial(ss.Checkpoint("hdfs://nowhere/checkpoint").capture, store, "q2"),
         "follow with Spark": lambda: ss.Checkpoint(only_spark).follow(folder / "other", "q").wait(0, 60),
-        "follow a query": lambda: ss.Checkpoint(_query(spark)).follow(store),
         "SQL in Spark": lambda: opened().sql("SELECT 1 FROM q", engine="spark"),
-        "start": lambda: ss.start(frame, "w", store),
         "record": lambda: ss.record(frame, folder / "recording"),
         "recorded": lambda: ss.recorded(folder / "recording"),
         "drill": partial(drill, build),
@@ -119,13 +120,6 @@ def through_connect(spark: Any, folder: Path) -> dict[str, Callable[[], Any]]:
         "to_spark in the session": lambda: ss.open_store(folder / "store").sql("FROM q").to_spark(spark).count(),
         "frames": lambda: ss.open_store(folder / "store").sql("FROM f", frames={"f": spark.range(3)}).to_arrow(),
     }
-
-
-def _query(spark: Any) -> Any:
-    """A query of Spark Connect."""
-    from pyspark.sql.connect.streaming.query import StreamingQuery
-
-    return StreamingQuery(spark, "id", "run", "name")
 
 
 def main(remote: str, checkpoint: str, only_spark: str, folder: str) -> None:

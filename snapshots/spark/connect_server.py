@@ -1,0 +1,224 @@
+"""Queries that run in a Spark Connect server: the server's answer or its absence, and a query's checkpoint."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from streamstate.errors import (
+    CheckpointError,
+    NoStateError,
+    QueryError,
+    SparkConnectError,
+    WaitTimeoutError,
+    first_line,
+)
+from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.spark.connect import is_of_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+T = TypeVar("T")
+
+_ANSWER_SECONDS = 5.0
+"""The wait for a connection. Spark's own client tries again for ten minutes."""
+_LONGEST_CALL = 15.0
+"""The wait for the answer to a question about a query: the server may end after the connection was checked."""
+_LOST_SECONDS = 0.1
+"""The same wait as for a connection, once the server was lost."""
+FIRST_BATCH_SECONDS = 60.0
+"""The wait for a query to plan its first batch."""
+_POLL_SECONDS = 0.1
+_UNPLANNED = "No physical plan"
+_STATE_INFO = "state info [ checkpoint = "
+# Spark writes the path as it is, whatever characters it has.
+_CHECKPOINT = re.compile(re.escape(_STATE_INFO) + r"(.+?)/state, runId = ")
+
+
+def require_server(spark: Any, timeout: float = _ANSWER_SECONDS) -> None:
+    """Raise unless the server of a Spark Connect session answers.
+
+    Raises:
+        SparkConnectError: it does not.
+    """
+    import grpc  # type: ignore[import-untyped]
+
+    try:
+        grpc.channel_ready_future(spark.client._channel).result(timeout)  # noqa: SLF001 (no public way)
+    except (grpc.FutureTimeoutError, ValueError) as error:  # the channel of a session that was stopped is closed
+        raise SparkConnectError.no_answer(_address(spark)) from error
+
+
+def _address(spark: Any) -> str:
+    return f"sc://{spark.client.host}"
+
+
+def keeps_state_there(frame: Any) -> bool:
+    """Return whether the server's plan of a streaming frame has an operator that keeps state; True if it has no plan.
+
+    Spark explains a frame over SQL or a view as if it were a batch, and fails because it reads a stream.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql.connect.plan import SQL
+
+    # Its failure would be logged with a long stack trace.
+    if isinstance(frame._plan, SQL):  # noqa: SLF001 (no public way)
+        return True
+    try:
+        return _STATE_INFO in str(frame._explain_string())  # noqa: SLF001 (explain() prints it)
+    except AnalysisException:
+        return True
+
+
+def served(query: StreamingQuery) -> StreamingQuery:
+    """Return a query so that it can be asked whether its server still answers; a classic query as it is."""
+    return ServedQuery(query) if is_of_connect(query) and not isinstance(query, ServedQuery) else query  # type: ignore[return-value]  # the same methods
+
+
+class ServedQuery:
+    """A query of Spark Connect; if its server does not answer, it has failed. All else is that of Spark's handle."""
+
+    of_connect = True
+
+    def __init__(self, query: Any) -> None:
+        self._query = query
+        self._lost: SparkConnectError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 (Spark's name)
+        """Whether it runs."""
+        return self._asked(lambda: bool(self._query.isActive), otherwise=False)
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802 (Spark's name)
+        """The progress of its newest batch; None if there is none."""
+        return self._asked(lambda: self._query.lastProgress, otherwise=None)
+
+    def exception(self) -> Exception | None:
+        """Return the reason of its failure; None if it did not fail."""
+        failure: Exception | None = self._asked(self._query.exception, otherwise=None)
+        return self._lost or failure
+
+    def _asked(self, question: Callable[[], T], *, otherwise: T) -> T:
+        """Return the server's answer, or another value if it has none."""
+        from pyspark.errors import PySparkException
+
+        try:
+            spark = _session(self._query)
+            require_server(spark, _ANSWER_SECONDS if self._lost is None else _LOST_SECONDS)
+            answer = _answer(question, spark)
+        except SparkConnectError as error:
+            self._lost = error
+        except PySparkException as error:  # another server has the address now, and does not know the query
+            self._lost = SparkConnectError(f"The Spark Connect server has no such query: {first_line(error)}")
+        else:
+            self._lost = None
+            return answer
+        return otherwise
+
+
+def _answer(question: Callable[[], T], spark: Any) -> T:
+    """Return the answer to a question; raise if it takes too long. Spark's client then goes on asking in a thread."""
+    answer: Future[T] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(question())
+        except Exception as error:  # noqa: BLE001 (raised in the thread that asked)
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, name="streamstate-connect", daemon=True).start()
+    try:
+        return answer.result(_LONGEST_CALL)
+    except TimeoutError as error:
+        raise SparkConnectError.no_answer(_address(spark)) from error
+
+
+def connect_checkpoint(query: Any, *, timeout: float = FIRST_BATCH_SECONDS) -> str:
+    """Return the checkpoint of a query of Spark Connect, which the plan of its newest batch names.
+
+    Args:
+        query: the query.
+        timeout: seconds to wait for the query to plan its first batch.
+
+    Raises:
+        SparkConnectError: the server does not answer.
+        WaitTimeoutError: the query has planned no batch in time.
+        QueryError: it ended before its first batch.
+        NoStateError: it keeps no state.
+        CheckpointError: the checkpoint is a folder of the server's machine that this machine does not have.
+    """
+    require_server(_session(query))
+    plan = _first_plan(query, time.monotonic() + timeout, timeout)
+    found = _CHECKPOINT.search(plan)
+    if found is None:
+        raise NoStateError(f"{_named(query)} keeps no state, so there is nothing to capture.")
+    path = re.sub("^file:/+", "/", found[1])
+    check_reached(query, path)
+    return path
+
+
+def check_reached(query: Any, checkpoint: str) -> None:
+    """Raise unless this machine has the folder that is the checkpoint of a running query of Spark Connect.
+
+    Raises:
+        CheckpointError: only the server has it.
+    """
+    folder = local_path(checkpoint)
+    if folder is not None and not (folder / "metadata").exists():
+        raise CheckpointError(
+            f"The checkpoint of {_named(query)} is {checkpoint} on the server {_address(_session(query))}, and this"
+            " machine does not have that folder.\n"
+            "Start the query with a checkpoint that both reach, such as one in an object store, or capture it on the"
+            " server's machine: streamstate follow CHECKPOINT STORE."
+        )
+
+
+def _first_plan(query: Any, deadline: float, timeout: float) -> str:
+    """Return the plan of the newest batch, once there is one."""
+    from pyspark.errors import PySparkException
+
+    while True:
+        try:
+            was_active, plan = query.isActive, _explained(query)
+        except PySparkException as error:
+            raise QueryError(f"The Spark Connect server does not know {_named(query)}: {first_line(error)}") from error
+        if not plan.startswith(_UNPLANNED):
+            return plan
+        if not was_active:
+            raise QueryError(
+                f"{_named(query)} ended before it planned a batch, so its checkpoint is not known.\n"
+                "Pass the checkpoint's path instead of the query."
+            )
+        if time.monotonic() > deadline:
+            raise WaitTimeoutError(
+                f"{_named(query)} planned no batch within {timeout:g} s, and through Spark Connect its checkpoint is"
+                " known from then on only.\n"
+                "Give it input, or pass the checkpoint's path instead of the query."
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _explained(query: Any) -> str:
+    """Return what ``query.explain()`` prints."""
+    from pyspark.sql.connect.proto import StreamingQueryCommand
+
+    command = StreamingQueryCommand()
+    command.explain.extended = False
+    return str(query._execute_streaming_query_cmd(command).explain.result)  # noqa: SLF001 (explain() prints it)
+
+
+def _session(query: Any) -> Any:
+    return query._session  # noqa: SLF001 (no public way)
+
+
+def _named(query: Any) -> str:
+    return str(query.name or f"The query {query.id}")

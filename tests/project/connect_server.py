@@ -1,0 +1,64 @@
+"""A Spark Connect server of its own process, as ``start-connect-server.sh`` of a full Spark starts it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_CONNECT = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_CONNECT_AUTHENTICATE_TOKEN")
+
+
+@contextmanager
+def connect_server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address of a server that answers, and its process; the server ends with the block."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "spark.driver.memory": "700m",
+        "spark.ui.enabled": "false",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    options = [text for key, value in settings.items() for text in ("--conf", f"{key}={value}")]
+    submit = [str(Path(sys.executable).parent / "spark-class"), "org.apache.spark.deploy.SparkSubmit"]
+    command = [
+        *submit,
+        "--class",
+        _CLASS,
+        "--master",
+        "local[2]",
+        "--driver-memory",
+        "700m",
+        *options,
+        "spark-internal",
+    ]
+    environment = {key: value for key, value in os.environ.items() if key not in _CONNECT}
+    environment["PYSPARK_PYTHON"] = sys.executable
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
+    try:
+        _wait_for(port, server, folder / "server.log")
+        yield f"sc://localhost:{port}", server
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path, timeout: float = 120) -> None:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline and server.poll() is None:
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"The server did not start:\n{log.read_text()[-2000:]}")
