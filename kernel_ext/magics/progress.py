@@ -36,7 +36,9 @@ def loading(shell: InteractiveShell) -> Iterator[Progress]:
             yield progress
         seconds = time.monotonic() - began
         rows = ", ".join(f"{count:,} rows of {_relation(name)}" for name, count in loaded.items())
-        progress.line = f"Loaded {rows} in {seconds:.1f} s. Later queries reuse them."
+        progress.line = (
+            f"Loaded {rows} in {seconds:.1f} s. Later queries reuse them." if rows else f"Took {seconds:.1f} s."
+        )
 
 
 def _relation(name: str) -> str:

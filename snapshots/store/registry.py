@@ -61,7 +61,7 @@ def require_store(layout: Layout) -> DeltaTable:
         raise NotAStoreError(
             f"{layout.root} is not a store: {found}.\n"
             "A store is the folder given to "
-            + worded("streamstate.capture, streamstate.follow or %%stream --store.", command="streamstate capture.")
+            + worded("Checkpoint.capture, Checkpoint.follow or %%stream --store.", command="streamstate capture.")
         )
     read_queries(table, layout)
     return table
