@@ -33,6 +33,7 @@ from streamstate.snapshots.store.table_log import LogPosition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 # Bound what one pass holds in memory; a capture that is further behind makes several passes.
 _EPOCHS_A_PASS = 50
@@ -107,6 +108,10 @@ class Capturer:
         self._feed = ChangeFeed(self._reader, self.verify)
         self._planner = PassPlanner(self.manifest, self._reader)
         self._epoch_entries = EpochEntries(self._reader)
+
+    def watch(self, query: StreamingQuery) -> None:
+        """Take the progress of the epochs from a query, if it is not one that Spark lists here."""
+        self._epoch_entries.query = query
 
     def register(self) -> None:
         """Reserve the query's name in the store, after checking that the query keeps state."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.capture.pass_plan import PassPlan
 from streamstate.snapshots.checkpoint.commit_times import CommitTimes
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
+from streamstate.snapshots.spark.connect import is_of_connect
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.store.layout import CAPTURED
@@ -39,8 +40,8 @@ class EpochEntries:
     """A maker of the manifest's entries of one query's epochs."""
 
     reader: StateReader
-    _query: StreamingQuery | None = field(default=None, init=False)
-    """The query, once seen running here: it keeps its progress after it has ended, when Spark no longer lists it."""
+    query: StreamingQuery | None = None
+    """The query, if it was given or seen running here: it keeps its progress when Spark no longer lists it."""
 
     def of(
         self,
@@ -74,8 +75,8 @@ class EpochEntries:
         """Spark's progress of the epochs; it reports an epoch a little after it has committed it."""
         committed_at = self.reader.checkpoint.committed_at(epochs[-1])
         while True:
-            self._query = self._running_query() or self._query
-            newest, progress = _progress_of(self._query, epochs)
+            self.query = self._running_query() or self.query
+            newest, progress = _progress_of(self.query, epochs)
             if newest is None or newest >= epochs[-1] or committed_at is None:
                 return progress
             if datetime.now(UTC) - committed_at > _PROGRESS_WAIT:
@@ -110,16 +111,30 @@ def _progress_of(query: StreamingQuery | None, epochs: Collection[int]) -> tuple
         return None, {}
     newest = -1
     events: dict[int, BatchProgress] = {}
-    # Through the JVM's own objects: pyspark would parse all hundred events to get the newest few.
-    for event in reversed(list(query._jsq.recentProgress())):
-        epoch = int(event.batchId())
+    for epoch, progress in _reported(query):
         newest = max(newest, epoch)
         if epoch < min(epochs):
             break
-        # A query that waits for data reports the coming epoch's number and no input.
-        if epoch in epochs and event.durationMs().containsKey("addBatch"):
-            events[epoch] = BatchProgress(str(event.runId()), int(event.numInputRows()))
+        if epoch in epochs and progress is not None:
+            events[epoch] = progress
     return newest, events
+
+
+def _reported(query: StreamingQuery) -> Iterator[tuple[int, BatchProgress | None]]:
+    """Yield the number of each epoch that Spark has reported, the newest first, with its progress.
+
+    A query that waits for data reports the coming epoch's number without any.
+    """
+    if is_of_connect(query):
+        for event in reversed(query.recentProgress):
+            rows = sum(source["numInputRows"] for source in event["sources"])  # of the whole it has none
+            progress = BatchProgress(str(event["runId"]), rows)
+            yield int(event["batchId"]), progress if "addBatch" in event["durationMs"] else None
+        return
+    # Through the JVM's own objects: pyspark would parse all hundred events to get the newest few.
+    for event in reversed(list(query._jsq.recentProgress())):
+        progress = BatchProgress(str(event.runId()), int(event.numInputRows()))
+        yield int(event.batchId()), progress if event.durationMs().containsKey("addBatch") else None
 
 
 def _offsets_json(planned: PlannedEpoch) -> str:

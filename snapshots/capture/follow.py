@@ -90,6 +90,8 @@ def follow(
     capturer = capturer_for(
         checkpoint, store, name, spark, fallback=fallback, verify=verify, storage_options=storage_options
     )
+    if query is not None:
+        capturer.watch(query)
     # Checked before the thread starts, so that errors are raised here.
     if capturer.checkpoint.committed():
         capturer.register()

@@ -102,6 +102,11 @@ class ServedQuery:
         """The progress of its newest batch; None if there is none."""
         return self._asked(lambda: self._query.lastProgress, otherwise=None)
 
+    @property
+    def recentProgress(self) -> Any:  # noqa: N802 (Spark's name)
+        """The progress of its newest batches."""
+        return self._asked(lambda: self._query.recentProgress, otherwise=[])
+
     def exception(self) -> Exception | None:
         """Return the reason of its failure; None if it did not fail."""
         failure: Exception | None = self._asked(self._query.exception, otherwise=None)

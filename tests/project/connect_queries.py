@@ -86,7 +86,6 @@ def seen(client: Client, server: int) -> Iterator[tuple[str, Any]]:
     yield (
         "refused",
         {
-            "describe": error(lambda: ss.open_store(store)["started"].describe(client.totals)),
             "record": error(lambda: ss.record(client.rows(), folder / "recording")),
             "record_input": error(lambda: ss.start(client.totals(), "r", store, record_input=True)),
         },
@@ -136,6 +135,7 @@ def _checkpoints(client: Client) -> Iterator[tuple[str, Any]]:
                 "path": checkpoint.path,
                 "capture": with_capture.status.state,
                 "rows": client.captured(name),
+                "input rows": ss.open_store(client.store)[name].epochs()["input_rows"].tolist(),
                 "after the end": error(partial(_path, query)),
             },
         )
@@ -167,6 +167,7 @@ def _started(client: Client) -> Iterator[tuple[str, Any]]:
             "again": again.wait(timeout=60),
             "finished": again.state,
             "captured": client.captured("started"),
+            "described": error(lambda: ss.open_store(client.store)["started"].describe(client.totals)),
             "active": [query.name for query in client.spark.streams.active],
             "no state": error(lambda: ss.start(client.rows(), "none", client.store)),
             "mode": error(lambda: ss.start(client.totals(), "append", client.store, mode="append")),

@@ -40,6 +40,7 @@ def test_a_query_leads_to_its_checkpoint(seen: dict[str, Any], name: str) -> Non
     """Its plan names it, with a location of its own or without; the capture ends with the query."""
     found = seen[name]
     assert (found["is its"], found["name"], found["capture"], found["rows"]) == (True, name, "stopped", TOTALS)
+    assert found["input rows"] == [20, 20, 20]
     if name == "given":
         assert found["path"].endswith("/a [check] point, runId = 1")
         assert found["after the end"] == f"no error: {found['path']!r}"
@@ -59,6 +60,7 @@ def test_a_client_starts_queries(seen: dict[str, Any]) -> None:
     found = seen["started"]
     assert (found["waited"], found["state"], found["rows"], found["then"]) == (2, "running", 5, "stopped")
     assert (found["again"], found["finished"], found["captured"], found["active"]) == (2, "finished", TOTALS, [])
+    assert found["described"] == "no error: None"
     assert "is in use by started" in found["taken"]
     assert found["no state"].startswith("NoStateError: ")
     assert "append" in found["mode"]
