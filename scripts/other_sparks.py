@@ -63,11 +63,15 @@ class Environment:
         return "tests/versions/test_delta.py" if self.delta else "tests/versions"
 
 
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "streamstate")
+
+
 def folder_of(spark: str) -> Path:
     """Return the folder of a version, which PYTHONPATH has to begin with; install the version if it is missing."""
     if spark == version("pyspark"):
         return ROOT
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "streamstate", "sparks")
+    cache = _cache() / "sparks"
     folder = cache / spark
     if folder.is_dir():
         return folder
@@ -87,15 +91,20 @@ def folder_of(spark: str) -> Path:
 
 
 def jar_of(artifact: str) -> Path:
-    """Return the jar of an artifact of Maven, which is fetched without what it depends on."""
-    group, name, release = artifact.split(":")
-    jar = Path.home() / ".m2/repository" / group.replace(".", "/") / name / release / f"{name}-{release}.jar"
-    if not jar.is_file():
-        if os.environ.get("STREAMSTATE_NO_INSTALL") or not shutil.which("mvn"):
-            raise NotInstalledError(f"{artifact} is missing. Install Maven, which fetches it.")
+    """Return the jar of an artifact of Maven, which is fetched once, without what it depends on."""
+    _, name, release = artifact.split(":")
+    jar = _cache() / "jars" / f"{name}-{release}.jar"
+    if jar.is_file():
+        return jar
+    if os.environ.get("STREAMSTATE_NO_INSTALL") or not shutil.which("mvn"):
+        raise NotInstalledError(f"{artifact} is missing. Install Maven, which fetches it.")
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    # Copied from Maven's own folder, which is not always below HOME.
+    with tempfile.TemporaryDirectory(dir=jar.parent) as parts:
         subprocess.run(
-            ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={artifact}", "-Dtransitive=false"], check=True
+            ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={parts}"], check=True
         )
+        Path(parts, jar.name).replace(jar)
     return jar
 
 
