@@ -150,7 +150,7 @@ def check_launch(launch: Launch, layout: Layout, repaired: Say = _silent) -> Non
     ``repaired`` is called with a line if a promotion of the checkpoint was interrupted.
     """
     check_state(launch.frame)
-    refuse_copy(launch.checkpoint, "be started from")
+    refuse_copy(launch.checkpoint, "be the checkpoint of a query that starts")
     if not launch.on_connect:  # whose server checks the mode when the query starts
         check_mode(launch.frame, launch.mode)
     _finish_promotion(launch, repaired)

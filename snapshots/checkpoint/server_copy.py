@@ -29,7 +29,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_COMMITS = "commits/"
+_COMMITS, _METADATA = "commits/", "metadata"
 _ORIGIN = "origin.json"
 _ROUNDS = 3
 """How often to list a checkpoint whose files change while they are read."""
@@ -153,39 +153,42 @@ class CopiedCheckpoint(CheckpointFiles):
             CaptureError: the server does not answer or cannot read it; trying again may help.
             SparkConnectError: the server does not know this session any more.
         """
-        commits = self._original.commits()
-        if commits is None:
-            self._check_copied()
-        elif not quick or commits != self._seen:
-            self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _locked(self._home / "lock"):
-                self._write_origin()
-                self._seen = self._copy(commits)
-
-    def _check_copied(self) -> None:
-        if not (Path(self.path) / "metadata").exists():
-            raise CheckpointError(
-                f"The checkpoint {self.origin.checkpoint} cannot be read: this machine does not have that folder, and"
-                f" the server {self.origin.server} does not find it.\n"
-                "Start the query with a checkpoint that both reach, such as one in an object store."
-            )
+        if quick and self._seen is not None and self._seen == self._original.commits():
+            return
+        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(self._home / "lock"):
+            self._write_origin()
+            self._seen = self._copy()
 
     def _write_origin(self) -> None:
         origin = {**asdict(self.origin), "copy": Path(self.path).name}
         self._local.write(f"{self._home}/{_ORIGIN}", json.dumps(origin), replace=True)
 
-    def _copy(self, commits: frozenset[str]) -> frozenset[str]:
-        """Bring the copy up to date, and return the commits that it then has."""
+    def _copy(self) -> frozenset[str] | None:
+        """Bring the copy up to date, and return the commits that it then has; None if the checkpoint is gone."""
         for _ in range(_ROUNDS):
             # A listing takes time. Only epochs that were committed before it began have all their state files in it.
-            listed = [file for file in self._original.listing() if not file.is_commit or file.name in commits]
+            commits = self._original.commits()
+            found = [] if commits is None else self._original.listing()
+            if commits is None or not any(file.name == _METADATA for file in found):
+                self._require_copy()
+                return None
+            listed = [file for file in found if not file.is_commit or file.name in commits]
             if self._fetch([file for file in listed if not self._is_copied(file)]):
                 self._remove_all_but({file.name for file in listed})
                 return commits
-            commits = self._original.commits() or commits
         raise CaptureError(
-            f"The checkpoint {self.origin} changed each time while it was copied. It is tried again; nothing is lost."
+            f"The checkpoint {self.origin} changed each time it was copied.\nCapture again: what is copied stays."
         )
+
+    def _require_copy(self) -> None:
+        """Raise if there is no copy of a checkpoint that is gone."""
+        if not self._at(_METADATA).exists():
+            raise CheckpointError(
+                f"The checkpoint {self.origin.checkpoint} cannot be read: this machine does not have that folder, and"
+                f" the server {self.origin.server} does not find it.\n"
+                "Start the query with a checkpoint that both reach, such as one in an object store."
+            )
 
     def _is_copied(self, file: ServerFile) -> bool:
         try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from streamstate.errors import CaptureError, SparkConnectError, first_line
 from streamstate.snapshots.checkpoint.server_copy import ServerFile
-from streamstate.snapshots.spark.connect_server import answered, server_address
+from streamstate.snapshots.spark.connect_server import answered, require_server, server_address
 from streamstate.snapshots.store.names import is_number
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ _PIECE = 4 * 2**20
 _BATCH = 64 * 2**20
 """The bytes that one job brings, and so what this process holds of them in memory."""
 _FILES_A_JOB = 500
+_LONGEST_LOOK, _LONGEST_JOB = 30.0, 600.0
+"""Seconds to wait for the list of commits, and for a job."""
 _GLOB, _ESCAPED = re.compile(r"([\[\]{}*?\\,])"), r"\\\1"
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]+:(//[^/]*)?")
 
@@ -52,7 +54,7 @@ class ConnectFiles:
     def commits(self) -> frozenset[str] | None:
         """Return the files of the commit log; None if there is no checkpoint."""
         # Spark lists them while it analyzes the frame; no job runs.
-        paths = self._ask(lambda: self._files("{metadata,commits}").inputFiles())
+        paths = self._ask(lambda: self._files("{metadata,commits}").inputFiles(), _LONGEST_LOOK)
         if paths is None:
             return None
         names = (path.rpartition("/")[2] for path in paths)
@@ -92,12 +94,13 @@ class ConnectFiles:
         """Return the path of a file in the checkpoint, from its path on the server."""
         return _without_scheme(path).removeprefix(f"{_without_scheme(self.root)}/")
 
-    def _ask(self, question: Callable[[], T]) -> T | None:
+    def _ask(self, question: Callable[[], T], longest: float = _LONGEST_JOB) -> T | None:
         """Return the server's answer; None if it has no such files."""
         from pyspark.errors import AnalysisException, PySparkException
 
         try:
-            return answered(question, self._spark)
+            require_server(self._spark)
+            return answered(question, self._spark, longest=longest)
         except AnalysisException as error:
             if "PATH_NOT_FOUND" in str(error):
                 return None

@@ -113,7 +113,7 @@ class ServedQuery:
         try:
             spark = session_of(self._query)
             require_server(spark, _ANSWER_SECONDS if self._lost is None else _LOST_SECONDS)
-            answer = _answer(question, spark)
+            answer = answered(question, spark)
         except SparkConnectError as error:
             self._lost = error
         except PySparkException as error:  # another server has the address now, and does not know the query
@@ -124,24 +124,17 @@ class ServedQuery:
         return otherwise
 
 
-def _answer(question: Callable[[], T], spark: Any) -> T:
-    """Return the answer to a question; raise if it takes too long."""
-    try:
-        return _asking(question).result(_LONGEST_CALL)
-    except TimeoutError as error:
-        raise SparkConnectError.no_answer(server_address(spark)) from error
-
-
-def answered(question: Callable[[], T], spark: Any) -> T:
-    """Return the answer to a question, however long it takes, while the server can be reached.
+def answered(question: Callable[[], T], spark: Any, *, longest: float = _LONGEST_CALL) -> T:
+    """Return the server's answer to a question.
 
     Raises:
-        SparkConnectError: it cannot.
+        SparkConnectError: the server cannot be reached meanwhile, or takes longer than some seconds.
     """
-    require_server(spark)
-    answer = _asking(question)
-    while not wait([answer], _ANSWER_SECONDS).done:
+    answer, deadline = _asking(question), time.monotonic() + longest
+    while not wait([answer], min(_ANSWER_SECONDS, longest)).done:
         require_server(spark)
+        if time.monotonic() > deadline:
+            raise SparkConnectError.no_answer(server_address(spark))
     return answer.result()
 
 

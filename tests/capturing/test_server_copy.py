@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -38,8 +39,9 @@ class Server:
 
     def commits(self) -> frozenset[str] | None:
         """The commit log."""
+        names = frozenset(self._names("commits")) if (self._folder / "metadata").exists() else None
         self.meanwhile()
-        return frozenset(self._names("commits")) if (self._folder / "metadata").exists() else None
+        return names
 
     def listing(self) -> list[ServerFile]:
         """All files, folder by folder."""
@@ -53,7 +55,7 @@ class Server:
         return found
 
     def read(self, files: Collection[ServerFile]) -> Iterator[tuple[str, int, bytes]]:
-        """The contents in pieces of three bytes, in no particular order of files."""
+        """The contents in pieces of 1,000 bytes."""
         for file in sorted(files, key=lambda file: file.name):
             self.meanwhile()
             if (self._folder / file.name).exists():
@@ -111,7 +113,7 @@ class Query:
                 assert not copied.exists() or copied.read_text() == f"{name} " * 200
 
 
-class Lost(Exception):
+class LostError(Exception):
     """The connection broke."""
 
 
@@ -125,17 +127,15 @@ def test_a_commit_never_appears_without_its_state(pace: list[int | None]) -> Non
     def meanwhile() -> None:
         query.check(copy)
         if (count := next(steps, 0)) is None:
-            raise Lost
+            raise LostError
         for _ in range(count):
             query.step()
 
     server = Server(query.folder, meanwhile)
     copy = CopiedCheckpoint(server, ID)
     for _ in range(6):
-        try:
+        with contextlib.suppress(LostError, CaptureError):
             copy.refresh(quick=True)
-        except (Lost, CaptureError):
-            pass
         query.check(copy)
     for _ in steps:
         pass
@@ -177,7 +177,7 @@ def test_a_copy_says_so(original: Path) -> None:
     there = f"{original} on the server sc://elsewhere"
     assert repr(copied) == f"<Checkpoint {copy.path}, a copy of {there}>"
     assert f"a copy of {there}" in str(ss.Checkpoint(copied.path).doctor())
-    with pytest.raises(CheckpointError, match="is a copy of .* so it cannot be rescaled: only the server"):
+    with pytest.raises(CheckpointError, match=r"is a copy of .* so it cannot be rescaled: only the server"):
         rescale(copied.path, 3)
     assert origin_of(str(original)) is None
     assert origin_of(f"{copy.path}-2") is None
@@ -203,6 +203,31 @@ def test_a_checkpoint_that_changes_each_time_is_tried_again(tmp_path: Path) -> N
 
     server.meanwhile = rewrite
     copy = CopiedCheckpoint(server, ID)
-    with pytest.raises(CaptureError, match="changed each time while it was copied"):
+    with pytest.raises(CaptureError, match="changed each time it was copied"):
         copy.refresh()
     assert copy.committed() == []
+
+
+def test_two_processes_share_a_copy(tmp_path: Path) -> None:
+    """One that began with an older list of commits removes none that the other has added."""
+    query = Query(tmp_path / "delays")
+    server, later = Server(query.folder), CopiedCheckpoint(Server(query.folder), ID)
+    copy = CopiedCheckpoint(server, ID)
+    added: list[int] = []
+
+    def commit(epoch: int) -> None:
+        while not (query.folder / "commits" / str(epoch)).exists():
+            query.step()
+
+    def meanwhile() -> None:
+        if not added:
+            commit(1)
+            later.refresh()
+            added.extend([0, 1])
+        assert copy.committed() == added
+
+    copy.refresh()
+    commit(0)
+    server.meanwhile = meanwhile
+    copy.refresh(quick=True)
+    assert copy.committed() == added
