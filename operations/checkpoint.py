@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 class Checkpoint(os.PathLike[str]):
     """A query's checkpoint; it can be passed wherever a checkpoint's path can. Creating one reads nothing.
 
+    If only a Spark Connect server reaches the checkpoint of a query, this is a copy on this machine. Creating the
+    object, :meth:`doctor`, :meth:`capture` and :meth:`follow` bring it up to date.
+
     Args:
         where: a path, an object store's URI (``s3a://``, ``gs://``, ``abfss://``) or any URI that Spark can read; a
             running ``StreamingQuery``; or another checkpoint, such as a :class:`Fork`.
@@ -73,7 +76,7 @@ class Checkpoint(os.PathLike[str]):
     """
 
     path: str
-    """The absolute path, or the URI."""
+    """The absolute path, or the URI; of a copy, the path on this machine."""
     _storage_options: Mapping[str, str] | None = None
     _query: StreamingQuery | None = None
     _copy: CopiedCheckpoint | None = None
