@@ -85,7 +85,7 @@ def _joined(client: Client, folder: Path) -> str:
 
 def _started(client: Client, folder: Path) -> dict[str, Any]:
     running = ss.start(client.totals(), "started", client.store, checkpoint=folder, restart=ss.BackOff(restarts=2))
-    waited = running.wait(2, 60)
+    waited = running.wait(3, 60)
     running.stop()
     again = ss.start(client.totals(), "started", client.store, checkpoint=folder, trigger="available-now")
     return {

@@ -102,7 +102,7 @@ def test_a_join_is_read_from_its_copy(seen: Seen) -> None:
 def test_a_client_starts_and_resumes_queries(seen: Seen) -> None:
     """Under a path that only the server has; what would change the checkpoint from here is refused."""
     found = seen.outcomes["started"]
-    assert (found["waited"], found["then"], found["again"]) == (2, "stopped", 3)
+    assert (found["waited"], found["then"], found["again"]) == (3, "stopped", 3)
     assert found["path"].endswith("/started")
     assert "so it cannot be the checkpoint of a query that starts: only the server" in found["from the copy"]
     assert "so it cannot be rescaled: only the server" in found["rescaled"]
