@@ -73,15 +73,10 @@ class ConnectFiles:
         for batch in _batches(files):
             names = {file.uri: file.name for file in batch}
             whole = self._files(_EVERYTHING).where(col("_metadata.file_path").isin([*names]))
-            pieces = whole.selectExpr(
-                "_metadata.file_path AS uri",
-                "content",
-                f"explode(sequence(0L, greatest(length - 1, 0L), {_PIECE}L)) AS at",
-            ).selectExpr("uri", "at", f"substring(content, CAST(at AS INT) + 1, {_PIECE}) AS piece")
             for start in range(0, max(sum(file.size for file in batch), 1), _BATCH):
-                part = pieces.where(f"at >= {start} AND at < {start + _BATCH}")
-                for uri, at, piece in self._ask(part.collect) or ():
-                    yield names[uri], at, bytes(piece)
+                pieces = whole.selectExpr("_metadata.file_path AS uri", f"explode({_pieces(start)}) AS piece")
+                for uri, at, content in self._ask(pieces.select("uri", "piece.*").collect) or ():
+                    yield names[uri], at, bytes(content)
 
     def _files(self, names: str) -> DataFrame:
         """Return the frame of some of the checkpoint's files, given by a glob; Spark lists them now."""
@@ -117,6 +112,13 @@ class ConnectFiles:
 
     def _unread(self, error: Exception) -> str:
         return f"The server {self.server} cannot read the checkpoint {self.root}: {first_line(error)}"
+
+
+def _pieces(start: int) -> str:
+    """Return the expression of a file's pieces, from an offset on: an array, so that no row repeats the whole file."""
+    last = f"greatest(least(length, {start + _BATCH}) - 1, {start})"
+    piece = f"substring(content, CAST(at AS INT) + 1, {_PIECE})"
+    return f"transform(sequence({start}L, {last}, {_PIECE}L), at -> named_struct('at', at, 'content', {piece}))"
 
 
 def _without_scheme(path: str) -> str:

@@ -19,12 +19,14 @@ from project.connect_queries import Client, error, run
 from streamstate.snapshots.capture.reached_checkpoint import reached_checkpoint
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.checkpoint.server_copy import CopiedCheckpoint
+from streamstate.snapshots.spark import connect_files
 from streamstate.snapshots.spark.connect_files import ConnectFiles
 
 
 def seen(client: Client, server: int, hidden: Path, recorded: list[str]) -> Iterator[tuple[str, Any]]:
     """What is seen, by the name of a test."""
     yield "layouts", {path: _missing(client, path) for path in recorded}
+    yield "pieces", _in_pieces(client, recorded[0])
     yield "captured", _captured(client, hidden / "a [check] point, runId = 1")
     yield "join", _joined(client, hidden / "join")
     yield "started", _started(client, hidden / "started")
@@ -38,6 +40,17 @@ def _missing(client: Client, path: str) -> list[str]:
     there, here = LocalFiles().tree(path), LocalFiles().tree(copy.path)
     names = {name for name in there | here if name[-1] != "/" and not Path(name).name.startswith(".")}
     return sorted(name for name in names if name not in there & here or not _same(path, copy.path, name))
+
+
+def _in_pieces(client: Client, path: str) -> list[str]:
+    """The same for files that are larger than a piece, and than what a job brings."""
+    sizes, cache = (connect_files._PIECE, connect_files._BATCH), os.environ["XDG_CACHE_HOME"]
+    connect_files._PIECE, connect_files._BATCH = 300, 1000
+    os.environ["XDG_CACHE_HOME"] = str(client.folder / "cache")
+    try:
+        return _missing(client, path)
+    finally:
+        (connect_files._PIECE, connect_files._BATCH), os.environ["XDG_CACHE_HOME"] = sizes, cache
 
 
 def _same(original: str, copy: str, name: str) -> bool:

@@ -68,6 +68,11 @@ def test_every_layout_is_copied_whole(seen: Seen) -> None:
     assert list(seen.outcomes["layouts"].values()) == [[]] * (len(_LAYOUTS) + 2)
 
 
+def test_large_files_come_in_pieces(seen: Seen) -> None:
+    """Also files that take several jobs."""
+    assert seen.outcomes["pieces"] == []
+
+
 def test_a_query_is_captured_through_its_server(seen: Seen) -> None:
     """The copy follows the query to its last epoch; it can be examined and forked."""
     found = seen.outcomes["captured"]
