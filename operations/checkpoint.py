@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.checkpoint.server_copy import CopiedCheckpoint, origin_of
 from streamstate.snapshots.spark.worker.forwarding import classic_spark
 from streamstate.snapshots.store.names import name_from
 
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 class Checkpoint(os.PathLike[str]):
     """A query's checkpoint; it can be passed wherever a checkpoint's path can. Creating one reads nothing.
 
+    If only a Spark Connect server reaches the checkpoint of a query, this is a copy on this machine. Creating the
+    object, :meth:`doctor`, :meth:`capture` and :meth:`follow` bring it up to date.
+
     Args:
         where: a path, an object store's URI (``s3a://``, ``gs://``, ``abfss://``) or any URI that Spark can read; a
             running ``StreamingQuery``; or another checkpoint, such as a :class:`Fork`.
@@ -63,7 +67,7 @@ class Checkpoint(os.PathLike[str]):
         WaitTimeoutError: ``where`` is a query of Spark Connect that has planned no batch for a minute. Until its first
             batch, its checkpoint is not known.
         NoStateError: it is one that keeps no state.
-        CheckpointError: it is one whose checkpoint only the server reaches.
+        CheckpointError: neither this machine nor the server can read its checkpoint.
 
     Example:
         >>> delays = ss.Checkpoint("checkpoints/delays")
@@ -72,9 +76,10 @@ class Checkpoint(os.PathLike[str]):
     """
 
     path: str
-    """The absolute path, or the URI."""
+    """The absolute path, or the URI; of a copy, the path on this machine."""
     _storage_options: Mapping[str, str] | None = None
     _query: StreamingQuery | None = None
+    _copy: CopiedCheckpoint | None = None
 
     def __init__(
         self,
@@ -83,19 +88,33 @@ class Checkpoint(os.PathLike[str]):
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         if isinstance(where, Checkpoint):
-            known, self._query = where._storage_options, where._query  # noqa: SLF001 (of its own class)
+            known, self._query, self._copy = where._storage_options, where._query, where._copy  # noqa: SLF001 (its own)
             storage_options = known if storage_options is None else storage_options
         if isinstance(where, (str, os.PathLike)):
-            self.path = location(os.fspath(where))
+            found: str | os.PathLike[str] = where
         else:
-            self.path, self._query = _checkpoint_of(where), where
+            found, self._query = _checkpoint_of(where), where
+        self.path = location(found)
+        if isinstance(found, CopiedCheckpoint):
+            self._copy = found
         self._storage_options = storage_options
 
     @cached_property
-    def _files(self) -> CheckpointFiles:
+    def _opened(self) -> CheckpointFiles:
         from streamstate.snapshots.capture.capture import open_checkpoint
 
-        return open_checkpoint(self.path, None, self._storage_options)
+        return open_checkpoint(self._where, None, self._storage_options)
+
+    @property
+    def _files(self) -> CheckpointFiles:
+        """The files as they are now."""
+        self._opened.refresh(quick=True)
+        return self._opened
+
+    @property
+    def _where(self) -> str | CopiedCheckpoint:
+        """The path; of a copy, what keeps it up to date."""
+        return self._copy or self.path
 
     @cached_property
     def query_id(self) -> str:
@@ -159,7 +178,7 @@ class Checkpoint(os.PathLike[str]):
         """
         from streamstate.operations.checkup.examine import examine
 
-        return examine(self.path, store, every=every, storage_options=self._storage_options, spark=spark)
+        return examine(self._where, store, every=every, storage_options=self._storage_options, spark=spark)
 
     def epochs(self) -> pd.DataFrame:
         """Return the epochs in the checkpoint's logs, ascending, without Spark.
@@ -244,7 +263,7 @@ class Checkpoint(os.PathLike[str]):
         from streamstate.snapshots.capture.capture import capture
 
         return capture(
-            self.path,
+            self._where,
             store,
             name,
             fallback=self.name,
@@ -295,7 +314,7 @@ class Checkpoint(os.PathLike[str]):
         from streamstate.snapshots.capture.follow import follow
 
         return follow(
-            self._query or self.path,
+            self._query or self._where,
             store,
             name,
             every=every,
@@ -303,6 +322,7 @@ class Checkpoint(os.PathLike[str]):
             spark=spark,
             storage_options=self._storage_options,
             on_pass=on_pass,
+            checkpoint_of_query=self._copy,
         )
 
     @classic_spark(unless_local=True)
@@ -895,7 +915,7 @@ class Checkpoint(os.PathLike[str]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs; a running query and open files belong to this one."""
-        return {name: value for name, value in vars(self).items() if name not in ("_files", "_query")}
+        return {name: value for name, value in vars(self).items() if name not in ("_opened", "_query", "_copy")}
 
     def __fspath__(self) -> str:
         return self.path
@@ -904,7 +924,8 @@ class Checkpoint(os.PathLike[str]):
         return self.path
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path}>"
+        origin = origin_of(self.path)
+        return f"<{type(self).__name__} {self.path}{'' if origin is None else f', a copy of {origin}'}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Checkpoint) and self.path == other.path
@@ -913,9 +934,9 @@ class Checkpoint(os.PathLike[str]):
         return hash(self.path)
 
 
-def _checkpoint_of(query: StreamingQuery) -> str:
+def _checkpoint_of(query: StreamingQuery) -> str | CopiedCheckpoint:
     """Return the checkpoint location of a query, of this process or of a Spark Connect server."""
-    from streamstate.snapshots.capture.follow import checkpoint_of
+    from streamstate.snapshots.capture.reached_checkpoint import checkpoint_of
 
     if not hasattr(query, "awaitTermination"):
         raise InvalidArgumentError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -58,7 +59,7 @@ class Running:
         self,
         name: str,
         store: str,
-        checkpoint: str,
+        checkpoint: str | os.PathLike[str],
         capture: Capture,
         *,
         query: StreamingQuery | None = None,

@@ -17,10 +17,12 @@ from streamstate.operations.rescaling.rollback import recover_rescale
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.capture.capture import open_checkpoint
 from streamstate.snapshots.capture.pass_plan import CaptureInterval
+from streamstate.snapshots.capture.reached_checkpoint import reached_checkpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
+from streamstate.snapshots.checkpoint.server_copy import refuse_copy
 from streamstate.snapshots.spark.connect import is_of_connect
-from streamstate.snapshots.spark.connect_server import check_reached, require_server
+from streamstate.snapshots.spark.connect_server import require_server
 from streamstate.snapshots.spark.output_modes import check_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name
@@ -66,7 +68,8 @@ def start(
 ) -> Running:
     """Start a streaming query and capture the state of each of its epochs, as ``%%stream`` does.
 
-    A DataFrame of Spark Connect starts in its server; its checkpoint must be a path that this machine reaches too.
+    A DataFrame of Spark Connect starts in its server. If only the server reaches the checkpoint, the capture reads a
+    copy of it on this machine.
     Everything is checked before the query starts. A query of the same name that this function started before is
     stopped, and the new one resumes from its checkpoint.
 
@@ -147,6 +150,7 @@ def check_launch(launch: Launch, layout: Layout, repaired: Say = _silent) -> Non
     ``repaired`` is called with a line if a promotion of the checkpoint was interrupted.
     """
     check_state(launch.frame)
+    refuse_copy(launch.checkpoint, "be the checkpoint of a query that starts")
     if not launch.on_connect:  # whose server checks the mode when the query starts
         check_mode(launch.frame, launch.mode)
     _finish_promotion(launch, repaired)
@@ -192,26 +196,27 @@ def start_launch(
     was_running = previous is not None and previous.state in RUNNING
     _check_exclusive(launch, known)
     _finish_promotion(launch, repaired or say)
-    checkpoint = open_checkpoint(launch.checkpoint, spark)
-    launch.check_resumes(checkpoint.committed())
+    checkpoint = _resumed(launch)
+    committed = [] if checkpoint is None else checkpoint.committed()
+    launch.check_resumes(committed)
     advise(launch.frame.sparkSession)
     if previous is not None:
         previous.stop()
-    if (undone := recover_rescale(checkpoint, spark)) is not None:
+    if checkpoint is not None and (undone := recover_rescale(checkpoint, spark)) is not None:
         (repaired or say)(
             f"An interrupted rescale of {launch.name} was undone: it has {undone.partitions} partitions, as before."
         )
     _announce(launch, checkpoint, say, was_running=was_running)
     layout = Layout.at(store, storage_options)
-    since = _plan_since(layout, launch.name, checkpoint.committed())
+    since = _plan_since(layout, launch.name, committed)
     query = launch.start()
     try:
-        if launch.on_connect:
-            check_reached(query, launch.checkpoint)
+        read = _resumed(launch, str(query.id)) if launch.on_connect else None
+        path = launch.checkpoint if read is None else read.path
         # Registered at once, so that the store shows the query before its first capture.
-        register(layout, launch.name, str(query.id), launch.checkpoint)
+        register(layout, launch.name, str(query.id), path)
         # A restarted query has a new handle, so a supervised one is followed by its checkpoint.
-        followed = query if launch.restart is None else launch.checkpoint
+        followed = query if launch.restart is None else read or path
         capture = follow(
             followed,
             store,
@@ -220,14 +225,12 @@ def start_launch(
             spark=spark,
             storage_options=storage_options,
             records_plan=False,
-            checkpoint_of_query=launch.checkpoint,
+            checkpoint_of_query=read or path,
         )
         supervised = None
         recorders: dict[Recorder, Supervised | None] = dict.fromkeys(launch.recorders())
         if launch.restart is not None:  # when supervision ends, so does the capture
-            supervised = Supervised(
-                launch.start, query, back_off=launch.restart, ended=capture.end, checkpoint=launch.checkpoint
-            )
+            supervised = Supervised(launch.start, query, back_off=launch.restart, ended=capture.end, checkpoint=path)
             for recorder in () if launch.ends else recorders:
                 recorders[recorder] = Supervised(recorder.start, recorder.start(), back_off=launch.restart)
     except BaseException:
@@ -239,7 +242,7 @@ def start_launch(
     handle = Running(
         launch.name,
         store,
-        launch.checkpoint,
+        read or path,
         capture,
         query=query,
         launch=launch,
@@ -286,10 +289,18 @@ def checkpoint_beside(store: str, name: str) -> str:
     return f"{folder}/{'checkpoints' if last == 'store' else f'{last}-checkpoints'}/{name}"
 
 
+def _resumed(launch: Launch, query_id: str | None = None) -> CheckpointFiles | None:
+    """Return the checkpoint that a query goes on from, as this machine reads it; None if a server has none there."""
+    if launch.on_connect:
+        return reached_checkpoint(launch.frame.sparkSession, launch.checkpoint, query_id)
+    return open_checkpoint(launch.checkpoint, launch.classic_session)
+
+
 def _query_id(launch: Launch) -> str | None:
     """Return the id of the query that owns the checkpoint; None if the path is free."""
     try:
-        return open_checkpoint(launch.checkpoint, launch.classic_session).query_id
+        checkpoint = _resumed(launch) or CheckpointFiles(launch.checkpoint)
+        return checkpoint.query_id
     except NotACheckpointError:
         local = local_path(launch.checkpoint)
         if local is not None and local.exists() and (local.is_file() or any(local.iterdir())):
@@ -320,18 +331,23 @@ def _check_exclusive(launch: Launch, known: Mapping[str, Running]) -> None:
                 "Stop it first (spark.streams.active lists it), or use another name."
             )
     for running in known.values():
-        if running.name != launch.name and running.checkpoint.path == launch.checkpoint and running.state in ACTIVE:
+        if running.name != launch.name and launch.checkpoint in _places(running) and running.state in ACTIVE:
             raise QueryError(
                 f"The checkpoint {launch.checkpoint} is in use by {running.name}.\n"
                 f"Stop {running.name} first, or use another checkpoint."
             )
 
 
-def _announce(launch: Launch, checkpoint: CheckpointFiles, say: Say, *, was_running: bool) -> None:
+def _places(running: Running) -> tuple[str, ...]:
+    """Return the paths of a query's checkpoint: where it is read, and where it was started with."""
+    return (running.checkpoint.path, *(() if running.launch is None else (running.launch.checkpoint,)))
+
+
+def _announce(launch: Launch, checkpoint: CheckpointFiles | None, say: Say, *, was_running: bool) -> None:
     """Say if a query resumes instead of starting from the beginning."""
-    committed = checkpoint.committed()
+    committed = [] if checkpoint is None else checkpoint.committed()
     stopped = f"{launch.name} was stopped. " if was_running else ""
-    if committed:
+    if checkpoint is not None and committed:
         say(f"{stopped}{launch.name} resumes after epoch {committed[-1]}, from {launch.checkpoint}")
         planned = checkpoint.planned(committed[-1])
         kept = planned.conf.get("spark.sql.shuffle.partitions") if planned else None

@@ -25,6 +25,7 @@ from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import next_start
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
+from streamstate.snapshots.checkpoint.server_copy import origin_of
 from streamstate.snapshots.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def examine(
     conf = planned.conf if planned else {}
     report_progress("looking at the state's files")
     tables, findings = _tables(opened, described, committed)
+    if (origin := origin_of(opened.path)) is not None:
+        findings.append(CheckupFinding("note", f"This is a copy of {origin}. Calls that only read work on it."))
     whole = whole_epochs(opened, committed, start) if tables and query_id is not None else []
     seconds = epoch_seconds(opened, committed)
     there: StoreState | None = None

@@ -24,6 +24,7 @@ from streamstate.snapshots.calls.progress_callback import ProgressCallback, long
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.checkpoint.fork_record import FORK_FILE, PromotionRecord
+from streamstate.snapshots.checkpoint.server_copy import refuse_copy
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import (
     StateAt,
@@ -45,7 +46,8 @@ def promote(
 
     :meth:`streamstate.Checkpoint.promote` describes the arguments and errors.
     """
-    path, spark, say = location(os.fspath(over)), given_session(spark), progress or silent
+    refuse_copy(path := location(over), "be replaced by a fork")
+    spark, say = given_session(spark), progress or silent
     fork_path = location(os.fspath(fork))
     with SWITCHING:
         require_state_reader(spark, "Promoting a fork")

@@ -23,6 +23,7 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.html import listed
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.server_copy import refuse_copy
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_comparison import StateAt, compare_states
 from streamstate.snapshots.spark.state_rewriting import require_state_writing
@@ -42,6 +43,7 @@ def rescale(
     """
     began = time.monotonic()
     whole_number(partitions, "partitions")
+    refuse_copy(str(checkpoint), "be rescaled")
     spark = given_session(spark)
     require_state_writing(spark, "Repartitioning state")
     files = CheckpointFiles(checkpoint, spark)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import QueryError, WaitTimeoutError, require_extra
 from streamstate.operations.supervision.restart_policy import BackOff, Restarts, failure_of, in_one_line
 from streamstate.snapshots.capture.background import BackgroundThread
-from streamstate.snapshots.capture.follow import checkpoint_of
+from streamstate.snapshots.capture.reached_checkpoint import checkpoint_of
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.session import running_session
 

@@ -15,6 +15,7 @@ from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
+from streamstate.snapshots.checkpoint.server_copy import CopiedCheckpoint
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.session import classic_session, running_session
 from streamstate.snapshots.store.layout import Layout
@@ -114,8 +115,12 @@ def open_checkpoint(
 
     Raises:
         MissingDependencyError, JavaNotFoundError: what its file system needs is not installed.
+        CheckpointError, CaptureError: it is a copy that cannot be refreshed.
         SparkConnectError: its file system needs Spark, and this process uses Spark Connect.
     """
+    if isinstance(checkpoint, CopiedCheckpoint):
+        checkpoint.refresh()
+        return checkpoint
     require_classic(spark)
     uri = location(checkpoint)
     if local_path(uri) is not None:

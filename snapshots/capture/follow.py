@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import threading
 import time
 import weakref
@@ -32,10 +31,10 @@ from streamstate.snapshots.capture.capture import capturer_for
 from streamstate.snapshots.capture.change_feed import Verify
 from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
+from streamstate.snapshots.capture.reached_checkpoint import checkpoint_of
 from streamstate.snapshots.checkpoint.commit_times import CommitLogTime
-from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.spark.connect import is_of_connect
-from streamstate.snapshots.spark.connect_server import connect_checkpoint, served
+from streamstate.snapshots.spark.connect_server import served
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans.describe import store_running_plan
 
@@ -74,7 +73,7 @@ def follow(
     storage_options: Mapping[str, str] | None = None,
     on_pass: OnPass | None = None,
     records_plan: bool = True,
-    checkpoint_of_query: str | None = None,
+    checkpoint_of_query: str | os.PathLike[str] | None = None,
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
@@ -83,7 +82,7 @@ def follow(
     """
     interval = CaptureInterval.of(every)
     if isinstance(query_or_checkpoint, (str, os.PathLike)):
-        checkpoint, fallback, query = os.fspath(query_or_checkpoint), None, None
+        checkpoint, fallback, query = query_or_checkpoint, None, None
     else:
         query = served(query_or_checkpoint)
         checkpoint, fallback = checkpoint_of_query or checkpoint_of(query), query.name
@@ -102,15 +101,6 @@ def follow(
 
         store_running_plan(capture.layout, capture.name, lambda: plan_of_query(query), first_epoch(query))
     return capture
-
-
-def checkpoint_of(query: StreamingQuery) -> str:
-    """Return the checkpoint location of a query, of this process or of a Spark Connect server."""
-    if is_of_connect(query):
-        return connect_checkpoint(query)
-    root = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
-    # It looks like a URI, but is not percent-encoded.
-    return re.sub("^file:/+", "/", root)
 
 
 def stop_all() -> None:
@@ -308,7 +298,7 @@ class Capture:
         return self._status.state in ("stopped", "failed")
 
     def _loop(self) -> None:
-        poll = _LOCAL_POLL if local_path(self.checkpoint) is not None else _REMOTE_POLL
+        poll = _REMOTE_POLL if self._capturer.checkpoint.remote else _LOCAL_POLL
         pause = poll
         while not self._ending.wait(pause):
             if plain_memory():
@@ -386,6 +376,7 @@ class Capture:
 
         Epochs committed meanwhile are left to the next attempt, so that stopping and tidying get their turn.
         """
+        self._capturer.checkpoint.refresh(quick=True)
         waiting = self._waiting()
         if not waiting:
             self._incomplete = False

@@ -60,6 +60,14 @@ class CheckpointFiles(os.PathLike[str]):
         return self.path
 
     @property
+    def remote(self) -> bool:
+        """True if looking for new epochs takes more than a look at the local disk."""
+        return local_path(self.path) is None
+
+    def refresh(self, *, quick: bool = False) -> None:
+        """Bring a copy up to date with its original; any other checkpoint is read where it is."""
+
+    @property
     def files(self) -> ReadableFiles:
         """The file system that it is on."""
         return self._files

@@ -6,18 +6,16 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import (
-    CheckpointError,
     NoStateError,
     QueryError,
     SparkConnectError,
     WaitTimeoutError,
     first_line,
 )
-from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.spark.connect import is_of_connect
 
 if TYPE_CHECKING:
@@ -51,10 +49,11 @@ def require_server(spark: Any, timeout: float = _ANSWER_SECONDS) -> None:
     try:
         grpc.channel_ready_future(spark.client._channel).result(timeout)  # noqa: SLF001 (no public way)
     except (grpc.FutureTimeoutError, ValueError) as error:  # the channel of a session that was stopped is closed
-        raise SparkConnectError.no_answer(_address(spark)) from error
+        raise SparkConnectError.no_answer(server_address(spark)) from error
 
 
-def _address(spark: Any) -> str:
+def server_address(spark: Any) -> str:
+    """Return the address of the server of a Spark Connect session."""
     return f"sc://{spark.client.host}"
 
 
@@ -117,9 +116,9 @@ class ServedQuery:
         from pyspark.errors import PySparkException
 
         try:
-            spark = _session(self._query)
+            spark = session_of(self._query)
             require_server(spark, _ANSWER_SECONDS if self._lost is None else _LOST_SECONDS)
-            answer = _answer(question, spark)
+            answer = answered(question, spark)
         except SparkConnectError as error:
             self._lost = error
         except PySparkException as error:  # another server has the address now, and does not know the query
@@ -130,8 +129,22 @@ class ServedQuery:
         return otherwise
 
 
-def _answer(question: Callable[[], T], spark: Any) -> T:
-    """Return the answer to a question; raise if it takes too long. Spark's client then goes on asking in a thread."""
+def answered(question: Callable[[], T], spark: Any, *, longest: float = _LONGEST_CALL) -> T:
+    """Return the server's answer to a question.
+
+    Raises:
+        SparkConnectError: the server cannot be reached meanwhile, or takes longer than some seconds.
+    """
+    answer, deadline = _asking(question), time.monotonic() + longest
+    while not wait([answer], min(_ANSWER_SECONDS, longest)).done:
+        require_server(spark)
+        if time.monotonic() > deadline:
+            raise SparkConnectError.no_answer(server_address(spark))
+    return answer.result()
+
+
+def _asking(question: Callable[[], T]) -> Future[T]:
+    """Ask in a thread: if the server goes away, Spark's client goes on asking for minutes."""
     answer: Future[T] = Future()
 
     def ask() -> None:
@@ -141,14 +154,11 @@ def _answer(question: Callable[[], T], spark: Any) -> T:
             answer.set_exception(error)
 
     threading.Thread(target=ask, name="streamstate-connect", daemon=True).start()
-    try:
-        return answer.result(_LONGEST_CALL)
-    except TimeoutError as error:
-        raise SparkConnectError.no_answer(_address(spark)) from error
+    return answer
 
 
 def connect_checkpoint(query: Any, *, timeout: float = FIRST_BATCH_SECONDS) -> str:
-    """Return the checkpoint of a query of Spark Connect, which the plan of its newest batch names.
+    """Return the checkpoint of a query of Spark Connect, a path of its server that the plan of its newest batch names.
 
     Args:
         query: the query.
@@ -159,32 +169,13 @@ def connect_checkpoint(query: Any, *, timeout: float = FIRST_BATCH_SECONDS) -> s
         WaitTimeoutError: the query has planned no batch in time.
         QueryError: it ended before its first batch.
         NoStateError: it keeps no state.
-        CheckpointError: the checkpoint is a folder of the server's machine that this machine does not have.
     """
-    require_server(_session(query))
+    require_server(session_of(query))
     plan = _first_plan(query, time.monotonic() + timeout, timeout)
     found = _CHECKPOINT.search(plan)
     if found is None:
         raise NoStateError(f"{_named(query)} keeps no state, so there is nothing to capture.")
-    path = re.sub("^file:/+", "/", found[1])
-    check_reached(query, path)
-    return path
-
-
-def check_reached(query: Any, checkpoint: str) -> None:
-    """Raise unless this machine has the folder that is the checkpoint of a running query of Spark Connect.
-
-    Raises:
-        CheckpointError: only the server has it.
-    """
-    folder = local_path(checkpoint)
-    if folder is not None and not (folder / "metadata").exists():
-        raise CheckpointError(
-            f"The checkpoint of {_named(query)} is {checkpoint} on the server {_address(_session(query))}, and this"
-            " machine does not have that folder.\n"
-            "Start the query with a checkpoint that both reach, such as one in an object store, or capture it on the"
-            " server's machine: streamstate follow CHECKPOINT STORE."
-        )
+    return re.sub("^file:/+", "/", found[1])
 
 
 def _first_plan(query: Any, deadline: float, timeout: float) -> str:
@@ -221,7 +212,8 @@ def _explained(query: Any) -> str:
     return str(query._execute_streaming_query_cmd(command).explain.result)  # noqa: SLF001 (explain() prints it)
 
 
-def _session(query: Any) -> Any:
+def session_of(query: Any) -> Any:
+    """Return the Spark Connect session of a query."""
     return query._session  # noqa: SLF001 (no public way)
 
 

@@ -37,8 +37,13 @@ class Client:
             self.spark.conf.set(key, value)
         (folder / "in").mkdir()
         for at in range(3):
-            lines = "\n".join(json.dumps(row) for row in _ROWS[at * 20 : at * 20 + 20])
-            (folder / "in" / f"{at}.json").write_text(lines)
+            self.add(at)
+
+    def add(self, at: int) -> None:
+        """Add an input file: an epoch."""
+        lines = "\n".join(json.dumps(row) for row in _ROWS[at % 3 * 20 : at % 3 * 20 + 20])
+        (self.folder / "in" / f".{at}").write_text(lines)
+        (self.folder / "in" / f".{at}").rename(self.folder / "in" / f"{at}.json")
 
     def rows(self) -> Any:
         """The streaming input: one file an epoch."""
@@ -49,9 +54,9 @@ class Client:
         """A query with state."""
         return self.rows().groupBy("k").sum("v")
 
-    def write(self, frame: Any, name: str, **options: str) -> Any:
+    def write(self, frame: Any, name: str, mode: str = "update", **options: str) -> Any:
         """Start a query as a user without streamstate does."""
-        writer = frame.writeStream.format("noop").outputMode("update").queryName(name)
+        writer = frame.writeStream.format("noop").outputMode(mode).queryName(name)
         return writer.options(**options).start()
 
     def captured(self, name: str) -> dict[str, int]:
@@ -205,11 +210,11 @@ def _magics(client: Client) -> Iterator[tuple[str, Any]]:
     )
 
 
-def main(address: str, server: str, folder: str) -> None:
-    """Make the calls and print what was seen."""
-    faulthandler.dump_traceback_later(300, exit=True)
+def run(seen: Callable[[], Iterator[tuple[str, Any]]]) -> None:
+    """Print what was seen."""
+    faulthandler.dump_traceback_later(450, exit=True)
     try:
-        for name, found in seen(Client(address, Path(folder)), int(server)):
+        for name, found in seen():
             print(json.dumps([name, found]), flush=True)  # noqa: T201 (for the parent)
     except BaseException:  # noqa: BLE001 (shown, whatever it is)
         traceback.print_exc()
@@ -217,4 +222,5 @@ def main(address: str, server: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    address, process, own = sys.argv[1:]
+    run(lambda: seen(Client(address, Path(own)), int(process)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -16,8 +17,11 @@ _CONNECT = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPA
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The address of a server that answers, and its process; the server ends with the block."""
+def connect_server(folder: Path, hidden: Path | None = None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address of a server that answers, and its process; the server ends with the block.
+
+    Only the server has the contents of the folder ``hidden``, a disk that is mounted in its own namespace.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -42,6 +46,18 @@ def connect_server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]
         *options,
         "spark-internal",
     ]
+    if hidden is not None:
+        mount = f'mount -t tmpfs none {shlex.quote(str(hidden))} && exec "$@"'
+        command = [
+            "unshare",
+            "--mount",
+            *(() if os.getuid() == 0 else ("--map-root-user",)),
+            "sh",
+            "-c",
+            mount,
+            "sh",
+            *command,
+        ]
     environment = {key: value for key, value in os.environ.items() if key not in _CONNECT}
     environment["PYSPARK_PYTHON"] = sys.executable
     with (folder / "server.log").open("wb") as log:
