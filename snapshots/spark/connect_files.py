@@ -22,7 +22,7 @@ _EVERYTHING = "{metadata,offsets,commits,sources,state,state/*/_stateSchema,stat
 _PIECE = 4 * 2**20
 """The size of the pieces in which contents travel; a message of Spark Connect holds 128 MiB."""
 _BATCH = 64 * 2**20
-"""The bytes that one job brings, and so what this process holds of them in memory."""
+"""The bytes that one job brings, and so what this process holds of them in memory: a number of pieces."""
 _FILES_A_JOB = 500
 _LONGEST_LOOK, _LONGEST_JOB = 30.0, 600.0
 """Seconds to wait for the list of commits, and for a job."""

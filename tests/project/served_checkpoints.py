@@ -45,7 +45,7 @@ def _missing(client: Client, path: str) -> list[str]:
 def _in_pieces(client: Client, path: str) -> list[str]:
     """The same for files that are larger than a piece, and than what a job brings."""
     sizes, cache = (connect_files._PIECE, connect_files._BATCH), os.environ["XDG_CACHE_HOME"]
-    connect_files._PIECE, connect_files._BATCH = 300, 1000
+    connect_files._PIECE, connect_files._BATCH = 250, 1000
     os.environ["XDG_CACHE_HOME"] = str(client.folder / "cache")
     try:
         return _missing(client, path)
