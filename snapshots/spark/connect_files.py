@@ -86,8 +86,8 @@ class ConnectFiles:
     def _check_size(self, file: ServerFile) -> None:
         if file.size > _BATCH:
             raise CaptureError(
-                f"{self.root}/{file.name} has {file.size / 2**20:,.0f} MiB. Through the server {self.server}, files of at"
-                f" most {_BATCH // 2**20} MiB are read: Spark needs several times a file's size in memory.\n"
+                f"{self.root}/{file.name} has {file.size / 2**20:,.0f} MiB. Through the server {self.server}, files of"
+                f" at most {_BATCH // 2**20} MiB are read: Spark needs several times a file's size in memory.\n"
                 "Capture on the server's machine, or start the query with a checkpoint that this machine reaches too."
             )
 
