@@ -22,7 +22,7 @@ _EVERYTHING = "{metadata,offsets,commits,sources,state,state/*/_stateSchema,stat
 _PIECE = 4 * 2**20
 """The size of the pieces in which contents travel; a message of Spark Connect holds 128 MiB."""
 _BATCH = 64 * 2**20
-"""The bytes that one job brings, and so what this process holds of them in memory."""
+"""The most bytes that one job brings, and so that this process holds in memory; the most of one file, too."""
 _FILES_A_JOB = 500
 _LONGEST_LOOK, _LONGEST_JOB = 30.0, 600.0
 """Seconds to wait for the list of commits, and for a job."""
@@ -67,16 +67,29 @@ class ConnectFiles:
         return [ServerFile(self._name(path), size, modified, uri) for path, size, modified, uri in rows or ()]
 
     def read(self, files: Collection[ServerFile]) -> Iterator[tuple[str, int, bytes]]:
-        """Return the contents of files in pieces, in jobs of bounded size."""
+        """Return the contents of files in pieces, in jobs of bounded size.
+
+        Raises:
+            CaptureError: the server cannot read them, or a file is too large to be read through it.
+        """
         from pyspark.sql.functions import col
 
+        for file in files:
+            self._check_size(file)
         for batch in _batches(files):
             names = {file.uri: file.name for file in batch}
             whole = self._files(_EVERYTHING).where(col("_metadata.file_path").isin([*names]))
-            for start in range(0, max(sum(file.size for file in batch), 1), _BATCH):
-                pieces = whole.selectExpr("_metadata.file_path AS uri", f"explode({_pieces(start)}) AS piece")
-                for uri, at, content in self._ask(pieces.select("uri", "piece.*").collect) or ():
-                    yield names[uri], at, bytes(content)
+            pieces = whole.selectExpr("_metadata.file_path AS uri", f"explode({_pieces()}) AS piece")
+            for uri, at, content in self._ask(pieces.select("uri", "piece.*").collect) or ():
+                yield names[uri], at, bytes(content)
+
+    def _check_size(self, file: ServerFile) -> None:
+        if file.size > _BATCH:
+            raise CaptureError(
+                f"{self.root}/{file.name} has {file.size / 2**20:,.0f} MiB. Through the server {self.server}, files of"
+                f" at most {_BATCH // 2**20} MiB are read: Spark needs several times a file's size in memory.\n"
+                "Capture on the server's machine, or start the query with a checkpoint that this machine reaches too."
+            )
 
     def _files(self, names: str) -> DataFrame:
         """Return the frame of some of the checkpoint's files, given by a glob; Spark lists them now."""
@@ -114,11 +127,11 @@ class ConnectFiles:
         return f"The server {self.server} cannot read the checkpoint {self.root}: {first_line(error)}"
 
 
-def _pieces(start: int) -> str:
-    """Return the expression of a file's pieces, from an offset on: an array, so that no row repeats the whole file."""
-    last = f"greatest(least(length, {start + _BATCH}) - 1, {start})"
+def _pieces() -> str:
+    """Return the expression of a file's pieces: an array, so that no row repeats the whole file."""
     piece = f"substring(content, CAST(at AS INT) + 1, {_PIECE})"
-    return f"transform(sequence({start}L, {last}, {_PIECE}L), at -> named_struct('at', at, 'content', {piece}))"
+    offsets = f"sequence(0L, greatest(length - 1, 0L), {_PIECE}L)"
+    return f"transform({offsets}, at -> named_struct('at', at, 'content', {piece}))"
 
 
 def _without_scheme(path: str) -> str:
@@ -127,7 +140,7 @@ def _without_scheme(path: str) -> str:
 
 
 def _batches(files: Collection[ServerFile]) -> Iterator[list[ServerFile]]:
-    """Return files in groups of bounded size, commits last; a file that is larger makes one alone."""
+    """Return files in groups of bounded size, commits last."""
     batch: list[ServerFile] = []
     size = 0
     for file in sorted(files, key=lambda file: file.is_commit):

@@ -16,9 +16,10 @@ from typing import Any
 
 import streamstate as ss
 from project.connect_queries import Client, error, run
+from streamstate.errors import CaptureError
 from streamstate.snapshots.capture.reached_checkpoint import reached_checkpoint
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
-from streamstate.snapshots.checkpoint.server_copy import CopiedCheckpoint
+from streamstate.snapshots.checkpoint.server_copy import CopiedCheckpoint, ServerFile
 from streamstate.snapshots.spark import connect_files
 from streamstate.snapshots.spark.connect_files import ConnectFiles
 
@@ -27,6 +28,7 @@ def seen(client: Client, server: int, hidden: Path, recorded: list[str]) -> Iter
     """What is seen, by the name of a test."""
     yield "layouts", {path: _missing(client, path) for path in recorded}
     yield "pieces", _in_pieces(client, recorded[0])
+    yield "too large", _too_large(client, recorded[0])
     yield "captured", _captured(client, hidden / "a [check] point, runId = 1")
     yield "join", _joined(client, hidden / "join")
     yield "started", _started(client, hidden / "started")
@@ -43,14 +45,22 @@ def _missing(client: Client, path: str) -> list[str]:
 
 
 def _in_pieces(client: Client, path: str) -> list[str]:
-    """The same for files that are larger than a piece, and than what a job brings."""
-    sizes, cache = (connect_files._PIECE, connect_files._BATCH), os.environ["XDG_CACHE_HOME"]
-    connect_files._PIECE, connect_files._BATCH = 300, 1000
-    os.environ["XDG_CACHE_HOME"] = str(client.folder / "cache")
+    """The same for files that are larger than a piece."""
+    size, cache = connect_files._PIECE, os.environ["XDG_CACHE_HOME"]
+    connect_files._PIECE, os.environ["XDG_CACHE_HOME"] = 250, str(client.folder / "cache")
     try:
         return _missing(client, path)
     finally:
-        (connect_files._PIECE, connect_files._BATCH), os.environ["XDG_CACHE_HOME"] = sizes, cache
+        connect_files._PIECE, os.environ["XDG_CACHE_HOME"] = size, cache
+
+
+def _too_large(client: Client, path: str) -> str:
+    """The error for a file that would take too much of the server's memory."""
+    large = ServerFile("state/0/0/1.snapshot", 2**30, 0)
+    try:
+        return repr([*ConnectFiles(client.spark, path).read([large])])
+    except CaptureError as error:
+        return str(error)
 
 
 def _same(original: str, copy: str, name: str) -> bool:

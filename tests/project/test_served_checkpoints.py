@@ -69,8 +69,9 @@ def test_every_layout_is_copied_whole(seen: Seen) -> None:
 
 
 def test_large_files_come_in_pieces(seen: Seen) -> None:
-    """Also files that take several jobs."""
+    """Those that would take too much of the server's memory are refused."""
     assert seen.outcomes["pieces"] == []
+    assert "state/0/0/1.snapshot has 1,024 MiB. Through the server sc://localhost, files" in seen.outcomes["too large"]
 
 
 def test_a_query_is_captured_through_its_server(seen: Seen) -> None:
