@@ -41,7 +41,7 @@ def add_changed_code(parser: MagicParser) -> None:
         metavar="FRAME_OR_FUNCTION",
         type=identifier,
         completes="code",
-        help="the changed code: a streaming DataFrame, or a function that returns it",
+        help="the changed code: a streaming DataFrame, or a function that returns it, as Spark Connect needs",
     )
     parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
 
@@ -53,7 +53,7 @@ def add_code(parser: MagicParser, default: str = "default: the query's own code"
         metavar="VAR",
         type=identifier,
         completes="code",
-        help=f"the streaming DataFrame, or a function that returns it ({default})",
+        help=f"the streaming DataFrame, or a function that returns it, as Spark Connect needs ({default})",
     )
     parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
 

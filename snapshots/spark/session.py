@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import SessionError, SparkConnectError, require_extra
+from streamstate.errors import SessionError, SparkConnectError
 from streamstate.snapshots.calls.progress_callback import long_call, report_progress
 from streamstate.snapshots.spark.connect import (
     connect_session,
     is_of_connect,
     refuse_connect,
     require_classic,
+    require_spark,
     uses_connect,
 )
 from streamstate.snapshots.spark.failures import innermost
@@ -104,6 +105,7 @@ def session(**conf: object) -> SparkSession:
 
     Raises:
         MissingDependencyError: Spark is not installed.
+        SparkVersionError: the installed one is older than 3.5.
         JavaNotFoundError: Spark has to be started, and there is no Java 17 or 21.
         SessionError: Spark did not start, or a setting that is fixed at the start differs in the running session.
         SparkConnectError: this process uses Spark Connect and has no session yet, or its server does not answer.
@@ -113,7 +115,7 @@ def session(**conf: object) -> SparkSession:
         >>> spark.conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion")
         '2'
     """
-    require_extra("spark")
+    require_spark()
     requested = {key: _text(value) for key, value in conf.items()}
     if LOG in requested:
         requested[LOG] = str(Path(requested[LOG]).absolute())
@@ -185,7 +187,7 @@ def session_in_use(spark: SparkSession | None, *, connect: bool = False) -> Spar
         SparkConnectError: it has to be a classic session, and this process uses Spark Connect.
         SessionError: no session is running.
     """
-    require_extra("spark")
+    require_spark()
     spark = spark or running_session() or connect_session()
     if not connect:
         require_classic(spark)

@@ -16,8 +16,11 @@ _CONNECT = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPA
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The address of a server that answers, and its process; the server ends with the block."""
+def connect_server(folder: Path, spark: Path | None = None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address of a server that answers, and its process; the server ends with the block.
+
+    ``spark`` is the folder of the package pyspark of another version.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -30,7 +33,8 @@ def connect_server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     options = [text for key, value in settings.items() for text in ("--conf", f"{key}={value}")]
-    submit = [str(Path(sys.executable).parent / "spark-class"), "org.apache.spark.deploy.SparkSubmit"]
+    programs = Path(sys.executable).parent if spark is None else spark / "bin"
+    submit = ["bash", str(programs / "spark-class"), "org.apache.spark.deploy.SparkSubmit"]
     command = [
         *submit,
         "--class",
@@ -44,6 +48,9 @@ def connect_server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]
     ]
     environment = {key: value for key, value in os.environ.items() if key not in _CONNECT}
     environment["PYSPARK_PYTHON"] = sys.executable
+    if spark is not None:
+        environment["SPARK_HOME"] = str(spark)
+        environment.pop("SPARK_SUBMIT_OPTS", None)  # an archive of this version's classes
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
     try:

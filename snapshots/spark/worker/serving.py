@@ -24,8 +24,8 @@ from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 from streamstate.snapshots.spark.java_process import end_java, java_runs
 from streamstate.snapshots.spark.worker.forwarding import CLIENT_QUERIES
 from streamstate.snapshots.spark.worker.kept_objects import KeptObjects
-from streamstate.snapshots.spark.worker.missing_jars import missing_jars
 from streamstate.snapshots.spark.worker.sent_objects import packed_error, packed_result, unpacked_call
+from streamstate.snapshots.spark.worker.server_only import lacks_class, of_server_only
 
 _Call: TypeAlias = tuple[list[int], Mapping[str, str], set[str], bytes]
 """The numbers of released objects, the settings of the client's session, the ids of its queries, and the call."""
@@ -133,9 +133,8 @@ class Worker:
             with _interruptible():
                 answer = "result", packed_result(self._result(message, reporter), self.kept)
         except BaseException as error:  # noqa: BLE001 (the client raises it)
-            lacking = missing_jars(error, ends=self.kept.empty)
-            ends = not java_runs() or (lacking is not None and self.kept.empty)
-            answer = "error", packed_error(error if lacking is None else lacking)
+            ends = not java_runs() or (self.kept.empty and lacks_class(error))
+            answer = "error", packed_error(of_server_only(error, ends=ends))
         finally:
             self._threads.reporter = None
         connection.send((*answer, ends))
