@@ -133,10 +133,11 @@ class Worker:
             with _interruptible():
                 answer = "result", packed_result(self._result(message, reporter), self.kept)
         except BaseException as error:  # noqa: BLE001 (the client raises it)
-            ends = not java_runs() or (self.kept.empty and lacks_class(error))
+            ends = self.kept.empty and lacks_class(error)
             answer = "error", packed_error(of_server_only(error, ends=ends))
         finally:
             self._threads.reporter = None
+        ends = ends or not java_runs()
         connection.send((*answer, ends))
         if ends:
             self._end()
