@@ -723,7 +723,7 @@ class History:
 
         In this process, the input of its epochs can then be read, too: see :meth:`inputs`. A query that
         :func:`streamstate.start`, ``%%stream`` or :meth:`Checkpoint.follow` found running in their own process needs no
-        description.
+        description, unless a Spark Connect server runs it.
 
         Args:
             build_query: returns the streaming DataFrame of the query. It is planned, not started.

@@ -284,7 +284,7 @@ class SharedVariable:
     def _here() -> Any:
         import sys
 
-        if "pyspark" not in sys.modules:
+        if not hasattr(sys.modules.get("pyspark"), "SparkContext"):  # not loaded, or the client of Spark Connect alone
             return None
         from streamstate.variables.in_tasks import here
 

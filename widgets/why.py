@@ -6,6 +6,7 @@ A drawing is plain data, JSON for a page, text and still HTML.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.calls.html import Html, joined, tag
+from streamstate.snapshots.spark.connect import uses_connect
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan, live_plan
 from streamstate.state_inspect.cell_text import Cell, canonical, cell, key_text
 from streamstate.state_inspect.frames import frame_tuples, with_values
@@ -185,7 +187,7 @@ class WhyReader:
         if self._served:
             return _SERVED
         name = self._history.name
-        return "" if self._planned() else (
+        return "" if self._planned() or _read_by_worker() else (
             "The input rows behind a change can be shown where the query's plan is known: start the query in this"
             f' process, or describe it with streamstate.open_store(store)["{name}"].describe(build_query).'
         )  # fmt: skip
@@ -217,10 +219,10 @@ class WhyReader:
     def _read(self, table: str, key: Mapping[str, Any], epoch: int) -> WhyPanel:
         blank = WhyPanel(key_text(key), epoch)
         planned = self._planned()
-        if planned is None or self._served:
-            return replace(blank, problem=self.why_not())
+        if problem := self.why_not():
+            return replace(blank, problem=problem)
         try:
-            with _jobs(planned.spark):
+            with _jobs(planned.spark) if planned else contextlib.nullcontext():
                 return panel_of(self._history.why(epoch, table=table, key=dict(key)), key)
         except StreamStateError as problem:
             return replace(blank, problem=str(problem))
@@ -229,6 +231,11 @@ class WhyReader:
         except Exception as problem:  # noqa: BLE001 (the panel shows it; the view would try again twice a second)
             line = str(problem).strip().partition("\n")[0] or type(problem).__name__
             return replace(blank, problem=f"Spark could not read the input again: {line}")
+
+
+def _read_by_worker() -> bool:
+    """Return whether the input is read in a worker process, which alone knows the plans that were described."""
+    return "pyspark" in sys.modules and uses_connect()
 
 
 class _TaggedJobs:

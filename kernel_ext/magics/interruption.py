@@ -16,6 +16,7 @@ from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import CaptureProgress
 from streamstate.operations.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.spark.connect import classic_of
 
 if TYPE_CHECKING:
     from streamstate.widgets.progress import Progress
@@ -89,7 +90,7 @@ def stop_captured(notebook: NotebookContext, running: Running, progress: Progres
     """Stop a query at a committed epoch, and capture it, before another checkpoint continues."""
     ran = running.state in RUNNING
     running.stop(on_status=CaptureProgress(progress))
-    spark, options = notebook.spark(), notebook.options(running.store)
+    spark, options = classic_of(notebook.spark()), notebook.options(running.store)
     if ran and running.launch is not None:
         finish_epoch(running.launch, CheckpointFiles(running.checkpoint.path, spark), progress)
     Checkpoint(running.checkpoint, storage_options=options).capture(running.store, running.name, spark=spark)

@@ -94,6 +94,8 @@ class QueryCode:
 
     build: Callable[[], DataFrame]
     mode: str = "update"
+    in_server: bool = False
+    """True if its streaming DataFrame is one of a Spark Connect server, which no other process can run."""
 
 
 @dataclass(frozen=True)

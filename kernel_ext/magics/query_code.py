@@ -9,11 +9,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamstate.command_line.argument_types import count, identifier
-from streamstate.errors import InvalidArgumentError, NameTakenError, NotAStoreError, QueryError, UnknownQueryError
+from streamstate.errors import (
+    InvalidArgumentError,
+    NameTakenError,
+    NotAStoreError,
+    QueryError,
+    SparkConnectError,
+    UnknownQueryError,
+)
 from streamstate.launch.launch import Launch
 from streamstate.magics.arguments import MagicParser
 from streamstate.magics.notebook_context import NotebookContext, QueryCode
 from streamstate.operations.checkpoint import Checkpoint
+from streamstate.snapshots.spark.connect import is_of_connect
 from streamstate.snapshots.spark.output_modes import MODES
 from streamstate.snapshots.store.names import check_name
 from streamstate.snapshots.store.registry import Branch, Lineage
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_DEFINE_FUNCTION = "Define a function that returns its streaming DataFrame, and pass its name: --query build_query."
+
 
 def add_changed_code(parser: MagicParser) -> None:
     """Add the changed code of a query, and its output mode."""
@@ -31,7 +41,7 @@ def add_changed_code(parser: MagicParser) -> None:
         metavar="FRAME_OR_FUNCTION",
         type=identifier,
         completes="code",
-        help="the changed code: a streaming DataFrame, or a function that returns it",
+        help="the changed code: a streaming DataFrame, or a function that returns it, as Spark Connect needs",
     )
     parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
 
@@ -43,7 +53,7 @@ def add_code(parser: MagicParser, default: str = "default: the query's own code"
         metavar="VAR",
         type=identifier,
         completes="code",
-        help=f"the streaming DataFrame, or a function that returns it ({default})",
+        help=f"the streaming DataFrame, or a function that returns it, as Spark Connect needs ({default})",
     )
     parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
 
@@ -110,9 +120,10 @@ def code_of(notebook: NotebookContext, query: KnownQuery, given: str | None, mod
         return QueryCode(builder(notebook, given), mode or (known.mode if known else "update"))
     if known is None:
         raise QueryError(
-            f"The code of {query.name} is unknown, because this notebook did not start it.\n"
-            "Define a function that returns its streaming DataFrame, and pass its name: --query build_query."
+            f"The code of {query.name} is unknown, because this notebook did not start it.\n{_DEFINE_FUNCTION}"
         )
+    if known.in_server:
+        raise SparkConnectError(f"The code of {query.name} is in the Spark Connect server only.\n{_DEFINE_FUNCTION}")
     return QueryCode(known.build, mode or known.mode)
 
 
@@ -179,12 +190,16 @@ def known_code(notebook: NotebookContext, query: KnownQuery) -> QueryCode | None
 
 def _launched_code(launch: Launch) -> QueryCode:
     """The code of a query that this notebook started: a streaming DataFrame can be started any number of times."""
-    return QueryCode(lambda: launch.frame, launch.mode)
+    return QueryCode(lambda: launch.frame, launch.mode, in_server=launch.on_connect)
 
 
 def builder(notebook: NotebookContext, name: str) -> Callable[[], DataFrame]:
     """A function that returns a streaming DataFrame, from a variable of the notebook."""
     value: Any = notebook.shell.user_ns.get(name)
+    if is_of_connect(value):
+        raise SparkConnectError(
+            f"{name} is a DataFrame of Spark Connect, which exists in the server only.\n{_DEFINE_FUNCTION}"
+        )
     if getattr(value, "isStreaming", False):
         return lambda: value
     if callable(value):

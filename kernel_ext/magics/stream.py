@@ -25,11 +25,11 @@ from streamstate.magics.stream_replay import REPLAY_VERBS
 from streamstate.magics.stream_rescale import RESCALE
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
-from streamstate.snapshots.spark.connect import classic_of, connect_session
+from streamstate.snapshots.spark.connect import classic_of, connect_session, uses_connect
 from streamstate.snapshots.spark.output_modes import output_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name
-from streamstate.snapshots.store.query_plans.describe import describe, streaming_frame
+from streamstate.snapshots.store.query_plans.describe import streaming_frame
 from streamstate.snapshots.store.query_plans.plan_table import Plans
 from streamstate.snapshots.store.registry import check_store
 from streamstate.widgets.tables.summary_table import SummaryTable, state_cell
@@ -170,11 +170,12 @@ def _attach(notebook: NotebookContext, args: argparse.Namespace) -> Running:
     build = None if args.query is None else builder(notebook, args.query)
     if build is None and args.mode is not None:
         raise InvalidArgumentError("--mode is the mode of the query that --query gives. Add --query VAR.")
-    mode = None if build is None else output_mode(streaming_frame(build), args.mode)
+    # Beside Spark Connect only the worker process can plan a query, and describe() makes the same checks there.
+    mode = args.mode if build is None or uses_connect() else output_mode(streaming_frame(build), args.mode)
     handle = _follow(notebook, checkpoint, store, args.name, args.every or notebook.settings.every)
     notebook.use_store(store)
     if build is not None:
-        describe(store, handle.name, build, mode=mode, storage_options=notebook.options(store))
+        notebook.open(store)[handle.name].describe(build, mode=mode)
     notebook.assign(args.output, handle)
     if args.wait:
         _wait_for(notebook, handle)

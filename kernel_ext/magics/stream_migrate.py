@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.command_line.argument_types import identifier
-from streamstate.errors import InvalidArgumentError, QueryError, StateWriteError
+from streamstate.errors import InvalidArgumentError, QueryError, SparkConnectError, StateWriteError
 from streamstate.launch.launch import Launch, with_partitions
 from streamstate.launch.running import RUNNING, Running
 from streamstate.launch.starting import check_launch, streaming_frame
@@ -20,6 +20,7 @@ from streamstate.magics.query_code import KnownQuery, add_changed_code, check_fr
 from streamstate.operations.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
+from streamstate.snapshots.spark.connect import is_of_connect
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import unused
 
@@ -110,6 +111,12 @@ def _changed(
     name = args.new or unused(query.name, {*notebook.running, *notebook.open(query.store).queries()})
     check_free(notebook, query.store, name)
     frame = streaming_frame(code.build(), args.code)
+    if is_of_connect(frame):
+        raise SparkConnectError(
+            "Through Spark Connect, a query is migrated and started in two steps:\n"
+            f"streamstate.Checkpoint({query.checkpoint!r}).migrate({args.code}, to=PATH), then"
+            f" %%stream {name} --checkpoint PATH."
+        )
     spark, parent = frame.sparkSession, query.checkpoint.rpartition("/")[0]
     files = files_for(spark, query.checkpoint)
     path = location(args.to) if args.to else f"{parent}/{unused(name, files.names(parent))}"

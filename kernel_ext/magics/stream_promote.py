@@ -39,7 +39,7 @@ def _promote(notebook: NotebookContext, args: argparse.Namespace) -> Promotion:
             if query is not None:
                 stop_captured(notebook, query, stopped.progress)
         promotion = Checkpoint(fork.checkpoint).promote(
-            over=over, spark=launch.frame.sparkSession, progress=stopped.progress.of(launch.name)
+            over=over, spark=launch.classic_session, progress=stopped.progress.of(launch.name)
         )
         stopped.then = promoted
         stopped.line = f"{running.name} continues after epoch {promotion.epoch} with the state of {args.fork}"

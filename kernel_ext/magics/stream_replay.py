@@ -23,6 +23,7 @@ from streamstate.magics.query_code import (
 )
 from streamstate.operations.checkpoint import Checkpoint
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.spark.connect import classic_of
 from streamstate.snapshots.store.names import check_name, unused
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _back(notebook: NotebookContext, args: argparse.Namespace) -> None:
             f"{query.name} is not a fork, and an original query cannot go back.\n"
             f"Fork it at the epoch to go back to: %stream fork {query.name} --at N --as NEW."
         )
-    target = CheckpointFiles(query.checkpoint, notebook.spark()).committed()[-1] - args.epochs
+    target = CheckpointFiles(query.checkpoint, classic_of(notebook.spark())).committed()[-1] - args.epochs
     if target < 0:
         raise InvalidArgumentError(f"{query.name} cannot go back {args.epochs} epochs: it has fewer.")
     name = unused(query.name, notebook.open(query.store).queries()) if args.new is None else args.new
@@ -191,13 +192,13 @@ def _make_fork(
             progress.say(f"{name}: restoring the state of {query.name} from the store")
             made = history.at(epoch).restore(
                 to=target,
-                build_query=code.build if code else None,
+                build_query=None if code is None or code.in_server else code.build,
                 mode=code.mode if code else "update",
                 spark=spark,
                 progress=progress.of(query.name),
             )
         progress.say(f"{name}: capturing its first epoch")
-        Checkpoint(made, storage_options=options).capture(query.store, name, spark=spark)
+        Checkpoint(made, storage_options=options).capture(query.store, name, spark=classic_of(spark))
         progress.line = ""
     return made
 

@@ -53,14 +53,14 @@ def _rescaled(notebook: NotebookContext, running: Running, partitions: int | Non
             f"The number of partitions is missing: %stream rescale {running.name} --partitions 8.\n"
             f"%stream rescale {running.name} --advise recommends one."
         )
-    checkpoint = CheckpointFiles(running.checkpoint.path, launch.frame.sparkSession)
+    checkpoint = CheckpointFiles(running.checkpoint.path, launch.classic_session)
     _check(launch, checkpoint, partitions)
     stays = f"{running.name} keeps its number of partitions" + (" and continues." if running.state in RUNNING else ".")
     with interruption(notebook, running, stays=stays) as stopped:
         running.stop(on_status=CaptureProgress(stopped.progress))
         finish_epoch(launch, checkpoint, stopped.progress)
         report = running.checkpoint.rescale(
-            partitions, spark=launch.frame.sparkSession, progress=stopped.progress.of(launch.name)
+            partitions, spark=launch.classic_session, progress=stopped.progress.of(launch.name)
         )
         stopped.then = replace(launch, partitions=partitions)
         stopped.line = f"{running.name} has {partitions} partitions"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -38,6 +37,7 @@ from streamstate.snapshots.checkpoint.fork_contents import source_files
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.state_tables import Shape
 from streamstate.snapshots.spark.epoch_planning import EpochClock
+from streamstate.snapshots.spark.pyspark_classes import Py4JError
 from streamstate.snapshots.spark.state_reader import StateReader, no_state
 from streamstate.snapshots.spark.state_rewriting import require_state_writing
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame

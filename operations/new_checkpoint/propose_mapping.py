@@ -12,7 +12,6 @@ from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
@@ -31,6 +30,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import temporary_folder
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
 from streamstate.snapshots.spark.fetching import to_arrow
+from streamstate.snapshots.spark.pyspark_classes import Py4JJavaError
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.state_inspect.cell_text import canonical
 from streamstate.state_inspect.frames import frame_tuples, to_pandas

@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
@@ -32,6 +31,7 @@ from streamstate.snapshots.checkpoint.filesystem import Files, local_path
 from streamstate.snapshots.spark.epoch_planning import FORMAT
 from streamstate.snapshots.spark.escaped_paths import escaped_in, path_for_reader
 from streamstate.snapshots.spark.failures import innermost
+from streamstate.snapshots.spark.pyspark_classes import Py4JJavaError
 from streamstate.snapshots.spark.state_comparison import StateAt, TableDifference, differences_from
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.names import is_number

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import SparkConnectError, require_extra
+from streamstate.errors import SparkConnectError, SparkVersionError, require_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_TOO_OLD = ("1.", "2.", "3.0", "3.1", "3.2", "3.3")
 
 
 def uses_connect() -> bool:
@@ -76,11 +78,28 @@ def needing_spark() -> Iterator[None]:
 
     Raises:
         MissingDependencyError: PySpark is not installed.
-        SparkConnectError: only the client of Spark Connect is.
+        SparkVersionError: it is too old.
+        SparkConnectError: only the client of Spark Connect is installed.
     """
     try:
         yield
     except ModuleNotFoundError:
-        require_extra("spark")  # what needs an extra when it is imported needs this one
+        require_spark()  # what needs an extra when it is imported needs this one
         refuse_connect()  # the package pyspark-client has no classic session
         raise
+
+
+def require_spark() -> None:
+    """Raise unless a PySpark that can run queries is installed.
+
+    Raises:
+        MissingDependencyError: none is.
+        SparkVersionError: it is too old.
+    """
+    require_extra("spark")
+    from pyspark import __version__
+
+    if __version__.startswith(_TOO_OLD):
+        raise SparkVersionError.needs(
+            "This call", "3.5", __version__, "Install a newer one: pip install 'pyspark>=3.5'. Reading needs none."
+        )

@@ -19,7 +19,10 @@ from streamstate.errors import (
 from streamstate.snapshots.spark.connect import is_of_connect
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.types import StructType
 
 T = TypeVar("T")
 
@@ -55,6 +58,33 @@ def require_server(spark: Any, timeout: float = _ANSWER_SECONDS) -> None:
 def server_address(spark: Any) -> str:
     """Return the address of the server of a Spark Connect session."""
     return f"sc://{spark.client.host}"
+
+
+def frame_with_rows(spark: Any, rows: pa.Table, schema: StructType | None = None) -> DataFrame:
+    """Return a DataFrame of a session, classic or Connect, with the rows of an Arrow table.
+
+    Raises:
+        SparkConnectError: the server does not answer, or the client is newer, and fails to send it rows.
+    """
+    if is_of_connect(spark):
+        require_server(spark)  # which Spark would otherwise ask for ten minutes
+    try:
+        frame: DataFrame = spark.createDataFrame(rows, schema)
+    except Exception as error:
+        from pyspark import __version__
+
+        if is_of_connect(spark) and _numbers(spark.version) < _numbers(__version__):
+            raise SparkConnectError(
+                f"Spark's client, {__version__}, is newer than its server, {spark.version}, and cannot send it rows:"
+                f" {first_line(error)}\n"
+                f"Install the server's version in this environment: pip install 'pyspark=={spark.version}'."
+            ) from error
+        raise
+    return frame
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)[:2]]
 
 
 def keeps_state_there(frame: Any) -> bool:

@@ -13,11 +13,10 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 
-from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame
+from streamstate.snapshots.spark.connect import is_of_connect
+from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame, Py4JJavaError, SparkContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,6 +46,8 @@ def to_arrow(frame: DataFrame) -> pa.Table:
     Raises:
         NotServedError: Another program came first both times.
     """
+    if is_of_connect(frame):
+        return frame.toArrow()
     try:
         return _served(frame)
     except NotServedError:

@@ -1,6 +1,6 @@
-"""PySpark's classes that some versions have elsewhere, or not at all.
+"""PySpark's classes that some versions, or the client of Spark Connect alone, have elsewhere or not at all.
 
-A module can be imported with any version. Without Python data sources, before Spark 4.0, their classes are empty, and
+A module can be imported with any of them. Without Python data sources, before Spark 4.0, their classes are empty, and
 :func:`streamstate.snapshots.spark.python_sources.register_source` says so.
 """
 
@@ -9,10 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark import SparkContext
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 else:
+    try:
+        from py4j.protocol import Py4JError, Py4JJavaError
+        from pyspark import SparkContext
+    except ImportError:  # Connect's client alone: nothing raises such errors
+        Py4JError, Py4JJavaError = (type("Missing", (Exception,), {}) for _ in range(2))
+        SparkContext = type("Missing", (), {})
     try:
         from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
     except ModuleNotFoundError:  # before Spark 4.0, which has its JVM in the same class; or Connect's client alone
@@ -31,5 +39,8 @@ __all__ = [
     "DataSource",
     "DataSourceStreamReader",
     "InputPartition",
+    "Py4JError",
+    "Py4JJavaError",
+    "SparkContext",
     "SupportsTriggerAvailableNow",
 ]

@@ -11,21 +11,24 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import SessionError, SparkConnectError, require_extra
+from streamstate.errors import SessionError, SparkConnectError
 from streamstate.snapshots.calls.progress_callback import long_call, report_progress
 from streamstate.snapshots.spark.connect import (
     connect_session,
     is_of_connect,
     refuse_connect,
     require_classic,
+    require_spark,
     uses_connect,
 )
+from streamstate.snapshots.spark.failures import innermost
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 from streamstate.snapshots.spark.java import require_java
+from streamstate.snapshots.spark.java_process import LOG, java_ends_on_failure, start_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,13 +36,9 @@ if TYPE_CHECKING:
 _STATE_STORE = "spark.sql.streaming.stateStore"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-LOG = "spark.streamstate.log"
-"""The setting with the path of the session's log, which receives the output of Java and Spark's Python workers."""
-
 # A socket's path has at most 103 bytes on macOS and 107 on Linux, of which Spark's file name takes 43.
 _LONGEST_SOCKET_FOLDER = 60
 _GIB = 2**30
-_LINES_OF_JAVA = 5
 
 # Failures are reported by the exception of the call or of the query; Spark's log messages would only repeat them. The
 # second logger keeps Spark from announcing the change of the level.
@@ -106,6 +105,7 @@ def session(**conf: object) -> SparkSession:
 
     Raises:
         MissingDependencyError: Spark is not installed.
+        SparkVersionError: the installed one is older than 3.5.
         JavaNotFoundError: Spark has to be started, and there is no Java 17 or 21.
         SessionError: Spark did not start, or a setting that is fixed at the start differs in the running session.
         SparkConnectError: this process uses Spark Connect and has no session yet, or its server does not answer.
@@ -115,7 +115,7 @@ def session(**conf: object) -> SparkSession:
         >>> spark.conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion")
         '2'
     """
-    require_extra("spark")
+    require_spark()
     requested = {key: _text(value) for key, value in conf.items()}
     if LOG in requested:
         requested[LOG] = str(Path(requested[LOG]).absolute())
@@ -187,7 +187,7 @@ def session_in_use(spark: SparkSession | None, *, connect: bool = False) -> Spar
         SparkConnectError: it has to be a classic session, and this process uses Spark Connect.
         SessionError: no session is running.
     """
-    require_extra("spark")
+    require_spark()
     spark = spark or running_session() or connect_session()
     if not connect:
         require_classic(spark)
@@ -214,14 +214,16 @@ def _start(requested: dict[str, str]) -> SparkSession:
     require_java()
     from pyspark.sql import SparkSession
 
-    with tempfile.TemporaryDirectory(prefix="streamstate-") as folder, _this_python():
+    with tempfile.TemporaryDirectory(prefix="streamstate-") as folder, _this_python(), java_ends_on_failure():
         settings: dict[str, Any] = {**_defaults(), **requested}
         _quieten(settings, Path(folder, "log4j2.properties"))
         try:
-            _start_java(settings)
+            start_java(settings)
             spark = SparkSession.builder.config(map=settings).getOrCreate()
-        except Exception as error:  # PySpark's, py4j's and the JVM's share no narrower base
-            raise SessionError(_did_not_start(error, requested, settings.get(LOG))) from error
+        except Exception as error:  # noqa: BLE001 (PySpark's, py4j's and the JVM's share no narrower base)
+            # An error of py4j asks Java for its text, and Java ends.
+            cause = RuntimeError(str(error))
+            raise SessionError(_did_not_start(error, requested, settings.get(LOG))) from cause
     spare_other_calls()
     return spark
 
@@ -242,54 +244,6 @@ def _this_python() -> Iterator[None]:
         yield
     finally:
         os.environ.pop(name, None)
-
-
-def _start_java(settings: dict[str, Any]) -> None:
-    """Start Java, whose output goes to the log, and Spark in it; a Java left by an earlier session is reused."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
-
-    if SparkContext._jvm is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        settings.pop(LOG, None)  # its output stays where it is
-        return
-    if LOG not in settings:
-        with tempfile.NamedTemporaryFile(prefix="streamstate-", suffix=".log", delete=False) as log:
-            settings[LOG] = log.name
-    with Path(settings[LOG]).open("a+b") as output, _ended_by_an_interrupt():
-        begin = output.seek(0, os.SEEK_END)
-        conf = SparkConf().setAll([(key, str(value)) for key, value in settings.items()])
-        try:
-            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
-        except PySparkRuntimeError as error:
-            output.seek(begin)
-            raise PySparkRuntimeError(_printed(output.read()) or str(error)) from error
-        SparkContext(conf=conf, gateway=gateway)
-
-
-@contextmanager
-def _ended_by_an_interrupt() -> Iterator[None]:
-    """If the start in the block is interrupted, end the Java that it started: nobody else would."""
-    import psutil
-    from pyspark import SparkContext
-
-    before = set(psutil.Process().children())
-    try:
-        yield
-    except KeyboardInterrupt:
-        for name in ("_active_spark_context", "_gateway", "_jvm"):
-            setattr(SparkContext, name, None)  # so that the next start is another
-        for started in set(psutil.Process().children()) - before:
-            with suppress(psutil.Error):  # it has ended
-                if any("spark" in part for part in started.cmdline()):
-                    started.kill()
-        raise
-
-
-def _printed(output: bytes) -> str:
-    """Return the lines of output that say why Java did not start."""
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
-    return "; ".join([line for line in lines if line and not line.startswith("WARNING: ")][:_LINES_OF_JAVA])
 
 
 def _defaults() -> dict[str, str]:
@@ -384,8 +338,7 @@ def _text(value: object) -> str:
 
 def _did_not_start(error: Exception, requested: dict[str, str], log: str | None) -> str:
     """Return the message for a Spark that did not start."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     settings = ", ".join(f"{key}={value}" for key, value in requested.items())
     given = f"\nSettings given: {settings}." if settings else ""
     where = f"\nJava's output is in {log}." if log else ""
-    return f"Spark did not start: {lines[0]}{given}{where}"
+    return f"Spark did not start: {innermost(error)}{given}{where}"

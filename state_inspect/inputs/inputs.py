@@ -67,11 +67,10 @@ def required_plan(query: CapturedQuery, epoch: int, problem: str = "") -> LivePl
     planned = live_plan(query.layout, query.name, recorded)
     if planned is None:
         other = recorded is not None and live_plan(query.layout, query.name, None) is not None
-        why = "ran with another plan than the one known here" if other else "was not started in this process"
+        why = "the query ran with another plan than the known one" if other else "the query's plan is not known here"
         problem = problem or f"The input of epoch {epoch} of {query.name} cannot be read"
         raise NoResultError(
-            f"{problem}: the query {why}.\n"
-            f'Say what it was: streamstate.open_store(store)["{query.name}"].describe(build_query).'
+            f'{problem}: {why}.\nSay what it was: streamstate.open_store(store)["{query.name}"].describe(build_query).'
         )
     return planned
 

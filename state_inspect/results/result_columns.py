@@ -210,7 +210,7 @@ def _check(
         wanted = ", ".join(f"{column.name} {named(column.type)}" for column in planned)
         raise NoResultError(
             f"The recorded plan does not fit {table}: it has {', '.join(names)}; the plan expects {wanted}.\n"
-            "Record the plan of this query: history.describe(build_query)."
+            "Record the query's plan again: history.describe(build_query)."
         )
 
 

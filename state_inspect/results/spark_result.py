@@ -186,7 +186,7 @@ class SparkResult:
                     raise NoResultError(
                         f"The recorded plan does not fit the state: it has {', '.join([*keys, *values])}; the plan"
                         f" expects {', '.join(column.name for column in planned)}.\n"
-                        "Record the plan of this query: history.describe(build_query)."
+                        "Record the query's plan again: history.describe(build_query)."
                     )
                 known[number_of(attribute)] = _column(name)
         return known

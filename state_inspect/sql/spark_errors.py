@@ -6,10 +6,10 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamstate.errors import InvalidSQLError, SessionError, StoreError, StreamStateError, UnknownColumnError
+from streamstate.snapshots.spark.pyspark_classes import Py4JError
 
 
 @contextlib.contextmanager

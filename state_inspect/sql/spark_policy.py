@@ -12,10 +12,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamstate.errors import InvalidSQLError
+from streamstate.snapshots.spark.pyspark_classes import Py4JError
 from streamstate.state_inspect.sql.allowed_functions import SPARK_FUNCTIONS, SPARK_ROWS_FROM_ARGUMENTS
 from streamstate.state_inspect.sql.statement_policy import function_not_allowed, nodes
 

@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from streamstate.errors import InvalidArgumentError, InvalidSQLError
 from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.spark.connect_server import frame_with_rows
 from streamstate.snapshots.store.duckdb_sql import quoted
 from streamstate.state_inspect.sql.allowed_functions import ROWS_FROM_ARGUMENTS
 from streamstate.state_inspect.sql.statement_policy import function_not_allowed
@@ -270,7 +271,7 @@ def spark_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """Return rows as a Spark frame; columns may share a name."""
     plain = rows.rename_columns([f"c{at}" for at in range(rows.num_columns)])
     plain = plain.cast(pa.schema([field.with_type(_spark_type(field.type)) for field in plain.schema]))
-    return spark.createDataFrame(plain).toDF(*rows.column_names)
+    return frame_with_rows(spark, plain).toDF(*rows.column_names)
 
 
 def _spark_type(kind: pa.DataType) -> pa.DataType:

@@ -98,9 +98,15 @@ def main(folder: str, made: str) -> None:
     seen["killed"] = failure(lambda: fork.step(build))
     seen["an object of the killed one"] = failure(lambda: report.epoch)
     seen["after the kill"] = fork.step(build).epoch
+    seen["a source of the server"] = failure(lambda: checkpoint.check(lambda: _kafka(spark)))
+    seen["a table of the server"] = failure(lambda: checkpoint.check(lambda: spark.readStream.table("only_there")))
     seen["left"] = [child.pid for child in children()]
     print(json.dumps(seen), flush=True)  # noqa: T201 (read by the parent process)
     atexit.unregister(spark.client._on_exit)  # PySpark waits minutes for the server that there is not
+
+
+def _kafka(spark: Any) -> Any:
+    return spark.readStream.format("kafka").option("subscribe", "flights").load()
 
 
 def waiting(build: Callable[[], Any], made: str) -> Callable[[], Any]:

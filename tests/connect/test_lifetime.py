@@ -64,6 +64,15 @@ def test_a_worker_that_dies_is_named_and_replaced(seen: dict[str, Any]) -> None:
     assert seen["after the kill"] == 4
 
 
+def test_what_only_the_server_has_is_named(seen: dict[str, Any]) -> None:
+    """A data source whose jar the worker lacks, and a table; the next call starts a worker with other jars."""
+    source = seen["a source of the server"]
+    assert source.startswith("SparkConnectError: The worker process, in which this call runs, cannot find kafka")
+    assert "PYSPARK_SUBMIT_ARGS" in source
+    assert source.endswith("and call again.")
+    assert "does not know `only_there` or any other table of the server" in seen["a table of the server"]
+
+
 def test_no_process_is_left(seen: dict[str, Any]) -> None:
     """Failed calls start none, and the worker and its Java end with the program."""
     assert seen["started by 100 failed calls"] == 0

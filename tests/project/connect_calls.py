@@ -1,12 +1,13 @@
 """Calls of the public API in a process that uses Spark Connect; prints what came of each as JSON.
 
-Arguments: the server (``local[2]``: one in this process; ``nowhere``: a client that connects to none), a recorded
-checkpoint, one that only Spark can read without ``rocksdict``, and an empty folder. A process with a server then prints
-its port and waits until its input ends.
+Arguments: the server (``local[2]``: one in this process; ``nowhere``: a client that connects to none; ``thin``: the
+same without the modules that pyspark-client lacks), a recorded checkpoint, one that only Spark can read without
+``rocksdict``, and an empty folder. A process with a server then prints its port and waits until its input ends.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -20,12 +21,17 @@ from typing import Any
 from streamstate.operations.drill import drill
 from streamstate.operations.rescaling.advice import rescale_advice
 
+NOT_IN_THIN_CLIENT = ("py4j", "pyspark.core", "pyspark.java_gateway", "pyspark.sql.classic")
+"""Modules of PySpark that pyspark-client lacks; by the second PySpark tells which of them it is."""
+
 
 def connected(remote: str) -> Any:
     """A Spark Connect session."""
     from pyspark.sql import SparkSession
 
-    if remote == "nowhere":
+    if remote == "thin":
+        vars(sys)["modules"] |= dict.fromkeys(NOT_IN_THIN_CLIENT)
+    if remote in ("nowhere", "thin"):
         from pyspark.sql.connect.session import SparkSession as Client
 
         os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as the builder, which waits for the server, does
@@ -130,7 +136,7 @@ def main(remote: str, checkpoint: str, only_spark: str, folder: str) -> None:
     sys.modules["rocksdict"] = None  # type: ignore[assignment]
     made = calls(spark, Path(checkpoint), Path(only_spark), Path(folder))
     found = {name: outcome(call) for name, call in made.items()}
-    if remote != "nowhere":
+    if remote not in ("nowhere", "thin"):
         found |= {name: outcome(call) for name, call in through_connect(spark, Path(folder)).items()}
     port = None
     if remote.startswith("local"):
@@ -140,6 +146,8 @@ def main(remote: str, checkpoint: str, only_spark: str, folder: str) -> None:
     print(json.dumps([found, port]), flush=True)  # noqa: T201 (read by the parent process)
     if port is not None:
         sys.stdin.read()
+    elif remote in ("nowhere", "thin"):
+        atexit.unregister(spark.client._on_exit)  # PySpark waits minutes for the server that there is not
 
 
 def run(remote: str, *paths: Path) -> subprocess.Popen[str]:

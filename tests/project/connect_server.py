@@ -17,10 +17,13 @@ _CONNECT = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPA
 
 
 @contextmanager
-def connect_server(folder: Path, hidden: Path | None = None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def connect_server(
+    folder: Path, hidden: Path | None = None, spark: Path | None = None
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The address of a server that answers, and its process; the server ends with the block.
 
-    Only the server has the contents of the folder ``hidden``, a disk that is mounted in its own namespace.
+    Only the server has the contents of the folder ``hidden``, a disk that is mounted in its own namespace. ``spark`` is
+    the folder of the package pyspark of another version.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -34,7 +37,8 @@ def connect_server(folder: Path, hidden: Path | None = None) -> Iterator[tuple[s
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     options = [text for key, value in settings.items() for text in ("--conf", f"{key}={value}")]
-    submit = [str(Path(sys.executable).parent / "spark-class"), "org.apache.spark.deploy.SparkSubmit"]
+    programs = Path(sys.executable).parent if spark is None else spark / "bin"
+    submit = ["bash", str(programs / "spark-class"), "org.apache.spark.deploy.SparkSubmit"]
     command = [
         *submit,
         "--class",
@@ -60,6 +64,9 @@ def connect_server(folder: Path, hidden: Path | None = None) -> Iterator[tuple[s
         ]
     environment = {key: value for key, value in os.environ.items() if key not in _CONNECT}
     environment["PYSPARK_PYTHON"] = sys.executable
+    if spark is not None:
+        environment["SPARK_HOME"] = str(spark)
+        environment.pop("SPARK_SUBMIT_OPTS", None)  # an archive of this version's classes
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
     try:

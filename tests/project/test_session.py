@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -132,22 +133,45 @@ def test_a_failed_start_of_java_is_an_error(tmp_path: Path) -> None:
     assert process.stdout.splitlines()[-1] == "3"
 
 
+FAILED_STARTS: dict[str, tuple[dict[str, object], str]] = {
+    "master": ({"spark.master": "moon"}, "Master must either be yarn or start with spark, k8s, or local"),
+    "memory": ({"spark.driver.memory": "100m"}, "System memory 104857600 must be at least 471859200"),
+    "port": ({"spark.driver.port": "TAKEN", "spark.port.maxRetries": 0}, "Address already in use"),
+}
+
+
 @pytest.mark.slow
-def test_a_failed_start_of_spark_is_an_error(tmp_path: Path) -> None:
-    """The error names the given settings."""
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("repetitions", [1, pytest.param(50, marks=pytest.mark.exhaustive)])
+def test_a_failed_start_of_spark_leaves_nothing(tmp_path: Path, repetitions: int) -> None:
+    """The error has Java's reason and the given settings. Java has ended, and the next start is another one."""
     process = in_a_new_process(
-        """
-        import streamstate as ss
-        try:
-            ss.session(**{"spark.master": "moon"})
-        except Exception as error:
-            print(type(error).__name__, error)
+        f"""
+        import json, socket, psutil, streamstate as ss
+        taken = socket.create_server(("127.0.0.1", 0))
+        seen = {{}}
+        for name, (conf, _) in {FAILED_STARTS!r}.items():
+            conf = {{key: taken.getsockname()[1] if value == "TAKEN" else value for key, value in conf.items()}}
+            for _ in range({repetitions}):
+                try:
+                    ss.session(**conf)
+                except ss.StreamStateError as error:
+                    seen[name] = [type(error).__name__, str(error), len(psutil.Process().children())]
+        spark = ss.session()
+        print(json.dumps([seen, spark.range(3).count(), len(psutil.Process().children())]))
         """,
         tmp_path,
     )
-    assert process.stdout.startswith("SessionError Spark did not start: ")
-    assert "spark.master=moon" in process.stdout
-    assert len(process.stdout.splitlines()) <= 3
+    assert process.returncode == 0, process.stderr
+    seen, rows, children = json.loads(process.stdout)
+    assert (rows, children) == (3, 1)
+    for name, (conf, reason) in FAILED_STARTS.items():
+        error, message, left = seen[name]
+        assert (error, left) == ("SessionError", 0)
+        assert message.startswith("Spark did not start: ")
+        assert reason in message.splitlines()[0]
+        assert f"Settings given: {next(iter(conf))}=" in message
+        assert len(message.splitlines()) == 3
 
 
 def test_an_existing_session_is_used_with_one_warning(tmp_path: Path) -> None:

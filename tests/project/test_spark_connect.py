@@ -54,6 +54,12 @@ def test_a_client_needs_no_server(tmp_path: Path, only_spark: Path) -> None:
         check(outcomes)
 
 
+def test_the_thin_client_has_all_that_needs_no_jvm(tmp_path: Path, only_spark: Path) -> None:
+    """Without py4j and the classes of classic sessions, everything but these is there."""
+    with process("thin", tmp_path / "client", only_spark) as (outcomes, _):
+        check(outcomes)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_server_here_and_a_client_of_it_elsewhere(tmp_path: Path, only_spark: Path) -> None:

@@ -193,7 +193,7 @@ def test_without_the_plan_columns_say_what_they_need(
     in_sql = store.sql("FROM q.result").to_arrow()
     for found in (store["q"].live().result().to_arrow(), by_name.to_arrow(), in_sql):
         assert [name for name in found.column_names if "needs Spark" not in str(found[name][0])] == ["g", "mean"]
-    with pytest.raises(NoResultError, match=r"was not started in this process[^$]*describe"):
+    with pytest.raises(NoResultError, match=r"the query's plan is not known here[^$]*describe"):
         store.sql("FROM q.result", engine="spark", spark=spark)
 
 

@@ -143,8 +143,10 @@ class _Waiting:
         if self._connection is self._process.connection:
             self._process.interrupt()
         try:
-            while self._connection.recv()[0] not in ("result", "error"):
+            while (message := self._connection.recv())[0] not in ("result", "error"):
                 pass
+            if message[-1]:
+                self._process.wait()
         except BaseException:
             self._process.kill()
             raise
@@ -153,7 +155,10 @@ class _Waiting:
         while True:
             kind, *about = self._connection.recv()
             if kind in ("result", "error"):
-                return kind, about[0]
+                answer, ends = about
+                if ends:
+                    self._process.wait()
+                return kind, answer
             getattr(self, f"_{kind}")(*about)
 
     def _begin(self, call: str, interrupted: str) -> None:

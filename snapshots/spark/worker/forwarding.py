@@ -7,7 +7,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from streamstate.errors import SparkConnectError
-from streamstate.snapshots.spark.connect import needing_spark, uses_connect
+from streamstate.snapshots.spark.connect import needing_spark, require_spark, uses_connect
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -37,6 +37,8 @@ def classic_spark(*, unless_local: bool = False) -> Callable[[Callable[_P, _R]],
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             __tracebackhide__ = True
             with needing_spark():
+                if not unless_local:
+                    require_spark()
                 beside_connect = uses_connect()
                 if not beside_connect:
                     return function(*args, **kwargs)

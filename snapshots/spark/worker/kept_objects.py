@@ -27,6 +27,11 @@ class KeptObjects:
         self._objects: dict[int, tuple[Any, int]] = {}
         self._lock = threading.Lock()
 
+    @property
+    def empty(self) -> bool:
+        """True if nothing is kept."""
+        return not self._objects
+
     def keep(self, value: Any) -> int:
         """Keep an object once more; return its number."""
         with self._lock:

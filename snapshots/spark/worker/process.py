@@ -95,6 +95,13 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             os.kill(self.program.pid, signal.SIGINT)
 
+    def wait(self) -> None:
+        """Wait until it has ended by itself, or end it."""
+        try:
+            self.program.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            _kill(self.program)
+
     def kill(self) -> None:
         """End it at once; its Java ends with it."""
         _kill(self.program)
@@ -107,10 +114,7 @@ class WorkerProcess:
         assert self.program.stdin is not None
         with suppress(OSError):
             self.program.stdin.close()
-        try:
-            self.program.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            _kill(self.program)
+        self.wait()
         self.log.close()
 
     def obituary(self, call: str) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.cloudpickle import CloudPickler
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, SparkConnectError
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
-from streamstate.snapshots.spark.connect import connect_session
+from streamstate.snapshots.spark.connect import connect_session, uses_connect
+from streamstate.snapshots.spark.connect_server import frame_with_rows
 from streamstate.snapshots.spark.worker.kept_objects import Caller, KeptObjects, StandIns, kept_number
 
 _SESSION, _PROGRESS, _KEPT = "session", "progress", "kept"
@@ -163,8 +164,11 @@ def _frame_of(stream: bytes, schema: str, of_input: bool) -> Any:  # noqa: FBT00
     from pyspark.sql.types import StructType
 
     table = pa.ipc.open_stream(stream).read_all()
-    session: Any = connect_session() or SparkSession.builder.getOrCreate()
-    frame = session.createDataFrame(table, StructType.fromJson(json.loads(schema)))
+    session = connect_session()
+    if session is None and uses_connect():
+        raise SparkConnectError.without_session()
+    session = session or SparkSession.builder.getOrCreate()
+    frame: Any = frame_with_rows(session, table, StructType.fromJson(json.loads(schema)))
     if of_input:
         frame.to_arrow = lambda: table
     return frame
@@ -225,7 +229,8 @@ def _without_java(error: BaseException) -> Any:
     if not isinstance(error, PySparkException):
         return None
     public = next(base for base in type(error).__mro__ if base.__module__ == "pyspark.errors.exceptions.base")
-    return public, (str(error), error.getErrorClass())
+    condition = error.getCondition() if hasattr(error, "getCondition") else error.getErrorClass()
+    return public, (str(error).removeprefix(f"[{condition}] "), condition)
 
 
 class _ToClient(_ByValue):

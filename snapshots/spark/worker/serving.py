@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,14 +21,14 @@ from typing import Any, TypeAlias, cast
 
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, set_progress_display, silent
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
+from streamstate.snapshots.spark.java_process import end_java, java_runs
 from streamstate.snapshots.spark.worker.forwarding import CLIENT_QUERIES
 from streamstate.snapshots.spark.worker.kept_objects import KeptObjects
 from streamstate.snapshots.spark.worker.sent_objects import packed_error, packed_result, unpacked_call
+from streamstate.snapshots.spark.worker.server_only import lacks_class, of_server_only
 
 _Call: TypeAlias = tuple[list[int], Mapping[str, str], set[str], bytes]
 """The numbers of released objects, the settings of the client's session, the ids of its queries, and the call."""
-_JAVA_ENDS_IN = 10.0
-"""Seconds that the worker waits for its Java to end."""
 _PATIENCE = 20.0
 """Seconds that a call has to end in after the client is gone."""
 
@@ -80,8 +80,9 @@ class _Output:
 class Worker:
     """A process's calls, kept objects and session."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
         self.kept = KeptObjects()
+        self._folder = folder
         self._threads = threading.local()
         self._applied: dict[str, str] = {}
         self._starting = threading.Lock()
@@ -127,16 +128,25 @@ class Worker:
             return  # an interrupt that came too late
         self._threads.reporter = reporter = _Reporter(connection)
         answer: tuple[str, bytes]
+        ends = False
         try:
             with _interruptible():
                 answer = "result", packed_result(self._result(message, reporter), self.kept)
         except BaseException as error:  # noqa: BLE001 (the client raises it)
-            answer = "error", packed_error(error)
+            ends = self.kept.empty and lacks_class(error)
+            answer = "error", packed_error(of_server_only(error, ends=ends))
         finally:
             self._threads.reporter = None
-        connection.send(answer)
-        if _java_has_ended():
-            os._exit(1)  # the client starts another worker
+        ends = ends or not java_runs()
+        connection.send((*answer, ends))
+        if ends:
+            self._end()
+
+    def _end(self) -> None:
+        """End the process. The client then starts another worker, with the environment of that time."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        end_java()
+        os._exit(1)
 
     def _result(self, message: _Call, reporter: _Reporter) -> Any:
         released, settings, queries, call = message
@@ -188,13 +198,6 @@ def _accept(listener: Listener, worker: Worker) -> None:
             threading.Thread(target=worker.serve, args=[connection], daemon=True).start()
 
 
-def _java_has_ended() -> bool:
-    from pyspark import SparkContext
-
-    java = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 (there is no public way)
-    return java is not None and java.poll() is not None
-
-
 def _check_spark() -> None:
     """End with a message if this Python has no classic PySpark."""
     from streamstate.errors import require_extra
@@ -216,23 +219,12 @@ def main() -> None:
         search_path, directory = connection.recv()
         sys.path[:] = dict.fromkeys([*search_path, *sys.path])
         os.chdir(directory)
-        worker = Worker()
+        worker = Worker(folder)
         _show_at_client(worker)
         for target, arguments in ((_end_with_client, ()), (_accept, (listener, worker))):
             threading.Thread(target=target, args=arguments, daemon=True).start()
         worker.serve(connection)
-        _end_java()
-
-
-def _end_java() -> None:
-    """End Java, and wait until it has ended: the client's end then leaves no process."""
-    from pyspark import SparkContext
-
-    java = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 (there is no public way)
-    if java is not None:
-        java.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            java.wait(_JAVA_ENDS_IN)
+        end_java()  # the client's end then leaves no process
 
 
 def _say_where(listener: Listener) -> None:

@@ -1,0 +1,26 @@
+"""Calls that fail beside Spark Connect leave no process, however often they are made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recorded.unpacked import unpacked
+
+from connect.conftest import outcome
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+
+WORKER = 2
+"""The processes of a worker: Python and Java."""
+
+
+@pytest.mark.parametrize("repetitions", [3, pytest.param(50, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("kind", ["nowhere", "SPARK_REMOTE", "SPARK_API_MODE", "local[2]"])
+def test_failed_calls_leave_no_process(recorded_query: Path, tmp_path: Path, kind: str, repetitions: int) -> None:
+    """There is at most one worker, and none once it has ended."""
+    only_spark = unpacked("3.5", tmp_path) / "RocksDB" / "aggregation"
+    arguments = [kind, repetitions, recorded_query / "checkpoint", only_spark, tmp_path / "made"]
+    found = outcome("failing_program.py", *arguments, timeout=7000)
+    assert found["left"] == []
+    assert [new for new, _ in found["rounds"] if len(new) > WORKER] == []
