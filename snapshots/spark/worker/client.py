@@ -200,6 +200,11 @@ def call_in_worker(module: str, name: str, args: tuple[Any, ...], kwargs: Mappin
     return client.call("function", module, name, args, kwargs)
 
 
+def has_worker() -> bool:
+    """Return whether a worker process runs."""
+    return _Current.client is not None and _Current.client.alive
+
+
 def end_worker() -> None:
     """End the worker process, if one runs; the next call starts another."""
     with _Current.starting:
