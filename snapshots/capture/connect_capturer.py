@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamstate.errors import SparkConnectError
+from streamstate.errors import SparkConnectError, first_line
 from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 
 
@@ -19,6 +19,8 @@ class ConnectCapturer(Capturer):
     """True if the worker makes the passes: Spark has had to read, or the caller gave a session to read with."""
     _kept: Capturer | None = None
     """The capturer in the worker."""
+    _reason: str = ""
+    """Why Spark has to read."""
 
     def run(self, *, upto: int | None = None) -> CaptureReport:
         """Run one pass, as :meth:`Capturer.run` does.
@@ -29,8 +31,8 @@ class ConnectCapturer(Capturer):
         if not self.in_worker:
             try:
                 return super().run(upto=upto)
-            except SparkConnectError:
-                self.in_worker = True
+            except SparkConnectError as refused:
+                self.in_worker, self._reason = True, f"{first_line(refused)}\n"
         try:
             return self._run_in_worker(upto)
         finally:
@@ -63,5 +65,8 @@ class ConnectCapturer(Capturer):
 
         place = (self.checkpoint.path, self.layout.root, self.name, None)
         settings = {"verify": self.verify, "storage_options": self.layout.options}
-        made: Capturer = call_in_worker("streamstate.snapshots.capture.capture", "capturer_for", place, settings)
+        try:
+            made: Capturer = call_in_worker("streamstate.snapshots.capture.capture", "capturer_for", place, settings)
+        except SparkConnectError as error:
+            raise SparkConnectError(f"{self._reason}{error}") from error
         return made

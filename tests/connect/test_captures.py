@@ -3,15 +3,46 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded.unpacked import unpacked
 
 from connect import capture_calls
 from connect.conftest import outcome
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+_WITHOUT_WORKER = """
+import sys
+import streamstate as ss
+from connect.user_program import session
+session("nowhere")
+sys.modules["rocksdict"] = None
+try:
+    ss.Checkpoint(sys.argv[1]).capture(sys.argv[2], "q")
+except ss.StreamStateError as error:
+    print(f"{type(error).__name__}: {error}")
+capture = ss.Checkpoint(sys.argv[1]).follow(sys.argv[2], "q")
+capture.join(60)
+print(f"{capture.status.state}: {capture.status.error}")
+"""
+
+
+def test_without_a_worker_the_error_names_what_spark_has_to_read(tmp_path: Path) -> None:
+    """A capture raises it, and a follower ends with it."""
+    checkpoint = unpacked("3.5", tmp_path) / "RocksDB" / "aggregation"  # snapshots alone, which rocksdict reads too
+    command = [sys.executable, "-c", _WITHOUT_WORKER, str(checkpoint), str(tmp_path / "store")]
+    tests = str(Path(__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": tests, "STREAMSTATE_WORKER_PYTHON": shutil.which("false") or ""}
+    seen = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=True).stdout
+    said = "Spark has to read op0: .*\nThe call needs a classic Spark session, and the worker process for it did not"
+    assert re.match(f"SparkConnectError: {said}", seen)
+    assert re.search(f"failed: {said}", seen)
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +57,8 @@ def folder(recorded_query: Path, spark: Any) -> Path:
     return recorded_query
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_worker_captures_what_spark_has_to_read(
     folder: Path, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
