@@ -502,11 +502,11 @@ class SparkConnectError(SessionError):
 
     @classmethod
     def needs_classic(cls) -> SparkConnectError:
-        """For any call that needs the JVM."""
+        """For calls that need the JVM of the query itself."""
         return cls(
-            "This call needs a classic Spark session, and this process uses Spark Connect.\n"
-            "Beside Spark Connect you can capture, follow, fork and examine a checkpoint by its path, and read stores."
-            " Call the rest in another process, without SPARK_REMOTE, in which streamstate.session() starts Spark."
+            "This call needs a classic Spark session in the process that runs the query, and this process uses Spark"
+            " Connect.\n"
+            "Make it, and start the query, in a process without SPARK_REMOTE, where streamstate.session() starts Spark."
         )
 
     @classmethod

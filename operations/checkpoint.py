@@ -238,7 +238,8 @@ class Checkpoint(os.PathLike[str]):
             verify: which epochs Spark reads too, if a session is running, to compare: the ``"first"`` in the store's
                 life and after a change of the state's format or of the version of Spark, a ``"sample"``, ``"all"``, or
                 ``"never"``. A table that differs is captured by Spark, and named in the report.
-            spark: the session to read with; by default the running one, or an embedded one if Spark is needed.
+            spark: the session to read with; by default the running one, or an embedded one if Spark is needed. With one
+                of Spark Connect, the worker process reads and compares.
             progress: called with a message and the share of the work that is done, from 0 to 1 (None: unknown).
 
         Returns:

@@ -143,7 +143,7 @@ class Store:
                 Arrow datasets, paths of CSV or Parquet files.
             allow_files: let the statement itself read local files: ``FROM 'x.csv'``, ``read_parquet('…')``.
             engine: ``duckdb``, which is embedded, or ``spark``, for states that are too large for one machine.
-            spark: the session for ``engine="spark"``; by default the running one.
+            spark: the session for ``engine="spark"``, classic or of Spark Connect; by default the running one.
 
         Raises:
             InvalidSQLError: it does not parse, does more than read, or is invalid.
@@ -151,6 +151,7 @@ class Store:
             NaiveTimestampError: a timestamp has no time zone.
             InvalidArgumentError: another argument is invalid, or a parameter has no value.
             SessionError: Spark is to run it and no session is running.
+            SparkConnectError: Spark is to run it, and the Spark Connect server does not answer.
 
         Example:
             >>> store.sql("SELECT carrier, max FROM delays VERSION AS OF ?", params=[12]).to_pandas()
@@ -174,7 +175,7 @@ class Store:
             return Result(DuckDBEngine(self._index, bound), bound.epochs)
         from streamstate.snapshots.spark.session import session_in_use
 
-        session = session_in_use(spark)  # says so if Spark is missing, before the next import fails
+        session = session_in_use(spark, connect=True)  # says so if Spark is missing, before the next import fails
         from streamstate.state_inspect.sql.spark_engine import SparkEngine
         from streamstate.state_inspect.sql.spark_relations import read_in_spark
 

@@ -17,15 +17,16 @@ from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.html import head, paragraphs, table, tag, td
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.spark.connect import refuse_connect
 from streamstate.snapshots.spark.output_modes import known_mode
 from streamstate.snapshots.spark.state_comparison import TableDifference
+from streamstate.snapshots.spark.worker.forwarding import classic_spark
 
 Kill = Literal["query", "executor"]
 _RECOVERING = "recovering, running to the end, and comparing"
 _KILLED = {"query": "the whole query (Java and Python)", "executor": "one executor"}
 
 
+@classic_spark()
 @long_call("The drill's processes were ended.")
 def drill(
     build_query: BuildQuery,
@@ -95,7 +96,6 @@ def drill(
     if not timeout > 0:
         raise InvalidArgumentError(f"Invalid timeout={timeout!r}: expected seconds, more than 0.")
     require_extra("spark")
-    refuse_connect()
     query = pickled(build_query)
     with scratch(directory, keep=keep) as place:
         (place.folder / "query").write_bytes(query)

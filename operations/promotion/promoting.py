@@ -32,6 +32,7 @@ from streamstate.snapshots.spark.state_comparison import (
     compare_states,
     require_state_reader,
 )
+from streamstate.snapshots.spark.worker.forwarding import classic_spark
 
 
 @long_call("Either the promotion is complete, or the query is as it was before.")
@@ -193,6 +194,7 @@ class Promotion:
         """
         return self._record.differences
 
+    @classic_spark()
     def undo(self, *, spark: SparkSession | None = None) -> None:
         """Give the place back to the old checkpoint, which is then as before, to the byte. The fork stays.
 

@@ -8,16 +8,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.errors import JavaNotFoundError, MissingDependencyError, SparkConnectError
+from streamstate.errors import JavaNotFoundError, MissingDependencyError
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
 from streamstate.snapshots.capture.change_feed import Verify, check_verify
+from streamstate.snapshots.capture.connect_capturer import ConnectCapturer
 from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
 from streamstate.snapshots.checkpoint.server_copy import CopiedCheckpoint
-from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.spark.connect import classic_of, uses_connect
 from streamstate.snapshots.spark.session import classic_session, running_session
+from streamstate.snapshots.spark.worker.files import worker_files
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name, name_from
 from streamstate.snapshots.store.registry import check_store
@@ -103,7 +105,10 @@ def capturer_for(
     if name is None:
         own = (query.name for query in known.values() if query.query_id == opened.query_id)
         name = next(own, None) or name_from(fallback or opened.path.rsplit("/", 1)[-1])
-    return Capturer(spark, opened, layout, name, verify)
+    session = classic_of(spark)
+    if session is None and uses_connect():
+        return ConnectCapturer(None, opened, layout, name, verify, in_worker=spark is not None)
+    return Capturer(session, opened, layout, name, verify)
 
 
 def open_checkpoint(
@@ -113,24 +118,31 @@ def open_checkpoint(
 ) -> CheckpointFiles:
     """Open a checkpoint on any file system: through a session that is given or runs, or without Java if possible.
 
+    Beside Spark Connect, the worker process reads a file system that needs Spark.
+
     Raises:
         MissingDependencyError, JavaNotFoundError: what its file system needs is not installed.
         CheckpointError, CaptureError: it is a copy that cannot be refreshed.
-        SparkConnectError: its file system needs Spark, and this process uses Spark Connect.
     """
     if isinstance(checkpoint, CopiedCheckpoint):
         checkpoint.refresh()
         return checkpoint
-    require_classic(spark)
     uri = location(checkpoint)
     if local_path(uri) is not None:
         return CheckpointFiles(uri)
-    running = spark or running_session()
+    running = classic_of(spark) or running_session()
     if running is None and in_object_store(uri):
         try:
             return CheckpointFiles(uri, files=ObjectFiles(uri, storage_options))
         except MissingDependencyError as missing:
-            with contextlib.suppress(MissingDependencyError, JavaNotFoundError, SparkConnectError):
-                return CheckpointFiles(uri, classic_session())
+            with contextlib.suppress(MissingDependencyError, JavaNotFoundError):
+                return _through_spark(uri, None)
             raise missing from None
+    return _through_spark(uri, running)
+
+
+def _through_spark(uri: str, running: SparkSession | None) -> CheckpointFiles:
+    """Open a checkpoint on any file system that Spark is set up for."""
+    if running is None and uses_connect():
+        return CheckpointFiles(uri, files=worker_files())
     return CheckpointFiles(uri, running or classic_session())

@@ -52,6 +52,17 @@ def classic_of(spark: SparkSession | None) -> SparkSession | None:
     return None if is_of_connect(spark) else spark
 
 
+def errors_of_spark() -> tuple[type[Exception], ...]:
+    """Return PySpark's and Py4J's errors. Where only the client of Spark Connect is installed, there is no Py4J."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ModuleNotFoundError:
+        return (PySparkException,)
+    return PySparkException, Py4JError
+
+
 def refuse_connect() -> None:
     """Raise if this process uses Spark Connect.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import CaptureError, DamagedCheckpointError, first_line
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, MissingChangelogError
+from streamstate.snapshots.spark.connect import errors_of_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,19 +30,9 @@ def failures() -> tuple[type[Exception], ...]:
     if sys.modules.get("pyspark") is None:
         return damaged
     try:
-        from pyspark.errors import PySparkException
+        return (*damaged, *errors_of_spark())
     except ModuleNotFoundError:  # before Spark 3.4, which reads nothing here
         return damaged
-    return (*damaged, PySparkException, *java_errors())
-
-
-def java_errors() -> tuple[type[Exception], ...]:
-    """Return Py4J's errors; none where only the client of Spark Connect is installed, which has no Py4J."""
-    try:
-        from py4j.protocol import Py4JError
-    except ModuleNotFoundError:
-        return ()
-    return (Py4JError,)
 
 
 def innermost(error: BaseException) -> str:

@@ -13,10 +13,10 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.errors import PySparkRuntimeError
 
-from streamstate.snapshots.spark.connect import is_of_connect
-from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame, Py4JJavaError, SparkContext
+from streamstate.snapshots.spark.connect import errors_of_spark, is_of_connect
+from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +47,7 @@ def to_arrow(frame: DataFrame) -> pa.Table:
         NotServedError: Another program came first both times.
     """
     if is_of_connect(frame):
-        return frame.toArrow()
+        return frame.toArrow()  # from the server, by gRPC
     try:
         return _served(frame)
     except NotServedError:
@@ -87,7 +87,7 @@ def fetched(frame: DataFrame) -> pa.Table:
             named = named.withColumn(field.name, named[field.name].cast("string"))
     try:
         rows = to_arrow(named)
-    except (PySparkException, Py4JJavaError):
+    except errors_of_spark():
         columns = [named[name] for name in named.columns]
         kept = [_is_fetched(named.select(column).limit(0)) for column in columns]
         if all(kept):
@@ -106,7 +106,7 @@ def _is_fetched(frame: DataFrame) -> bool:
     """Return whether Arrow has the types of a frame."""
     try:
         to_arrow(frame)
-    except (PySparkException, Py4JJavaError):
+    except errors_of_spark():
         return False
     return True
 
@@ -131,6 +131,9 @@ class _JavaFrame:
         if sys.exception() is None:
             self._server.getResult()
             return
+        from py4j.protocol import Py4JJavaError
+        from pyspark import SparkContext
+
         jvm: Any = SparkContext._jvm
         try:
             self._server.getResult(jvm.scala.concurrent.duration.Duration.create(_WAIT))

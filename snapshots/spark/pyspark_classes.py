@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JError, Py4JJavaError
-    from pyspark import SparkContext
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 else:
     try:
         from py4j.protocol import Py4JError, Py4JJavaError
-        from pyspark import SparkContext
     except ImportError:  # Connect's client alone: nothing raises such errors
         Py4JError, Py4JJavaError = (type("Missing", (Exception,), {}) for _ in range(2))
-        SparkContext = type("Missing", (), {})
     try:
         from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
     except ModuleNotFoundError:  # before Spark 4.0, which has its JVM in the same class; or Connect's client alone
@@ -41,6 +38,5 @@ __all__ = [
     "InputPartition",
     "Py4JError",
     "Py4JJavaError",
-    "SparkContext",
     "SupportsTriggerAvailableNow",
 ]

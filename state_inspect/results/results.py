@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from streamstate.errors import NoResultError, StoreError, UnknownTableError, choices
 from streamstate.snapshots.checkpoint.bindings import binding_in_manifest, seen_by
+from streamstate.snapshots.spark.connect import uses_connect
+from streamstate.snapshots.spark.worker.forwarding import classic_spark, worker_runs
 from streamstate.snapshots.store.query_plans.plan_table import Plans, live_plan
 from streamstate.snapshots.store.query_plans.query_plan import TablePlan
-from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery, QueryHistory
 from streamstate.state_inspect.results.result_columns import SPARKS, ResultColumns, result_columns
 from streamstate.state_inspect.results.result_table import FilledTable, ResultTable, stored_keys
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
@@ -181,15 +183,40 @@ def filled_with_spark(
 ) -> ResultTable | None:
     """Return a result at an epoch, if Spark has to compute part of it and can: the query was planned in this process.
 
-    The rows come from the index, so that they are the snapshot's own.
+    The rows come from the index, so that they are the snapshot's own. Beside Spark Connect, the worker process has the
+    plan of a query that it described.
     """
-    planned = None if plan.needs_spark else live_plan(query.layout, query.name, query.plans.at(epoch))
-    if planned is None:
+    if plan.needs_spark or not _may_compute(query, epoch):
         return None
     schema = _schema(table.schema, table.columns_at(epoch))
     columns = result_columns(plan, schema, table.key_columns, name, filled=True)
     wanted = [at for at, sql in enumerate(columns.sql) if sql == f"{SPARKS}{at}"]
     if not wanted and not columns.condition:
+        return None
+    state = query.index.query(table.at(epoch)).cast(schema)
+    found = _computed_by_spark(query.related(query.name), epoch, name, state, wanted)
+    return None if found is None else FilledTable(query.index, table, columns, found, epoch)
+
+
+def _may_compute(query: CapturedQuery, epoch: int) -> bool:
+    """Return whether Spark may know the plan of an epoch: in this process, or in a worker process that runs."""
+    if uses_connect():
+        return worker_runs()
+    return live_plan(query.layout, query.name, query.plans.at(epoch)) is not None
+
+
+@classic_spark()
+def _computed_by_spark(
+    history: QueryHistory, epoch: int, table: str, state: pa.Table, wanted: Sequence[int]
+) -> pa.Table | None:
+    """Return columns of a result at an epoch, beside the state's keys; None if Spark cannot compute them.
+
+    ``state`` has the rows of the state table; ``wanted`` are the places of the columns in the result.
+    """
+    query = history.recorded
+    query.entry(epoch)  # in the worker process, it has not been read yet
+    planned = live_plan(query.layout, query.name, query.plans.at(epoch))
+    if planned is None:
         return None
     # Only where Spark runs.
     from streamstate.snapshots.spark.fetching import to_arrow
@@ -197,14 +224,14 @@ def filled_with_spark(
     from streamstate.state_inspect.sql.spark_errors import spark_errors
     from streamstate.state_inspect.sql.user_data import spark_frame
 
-    result = SparkResult(planned, plan, name)
+    result = SparkResult(planned, result_plan(query, table, [epoch]), table)
     if result.why_not():
         return None
+    keys = query.columns(table).key_columns
+    values = [column for column in state.column_names if column not in keys]
     with spark_errors(), _as_then(query, planned.spark, epoch):
-        rows = spark_frame(planned.spark, query.index.query(table.at(epoch)).cast(schema))
-        values = [column for column in schema.names if column not in table.key_columns]
-        found = to_arrow(result.beside_keys(rows, stored_keys(table.key_columns), values, wanted))
-    return FilledTable(query.index, table, columns, found, epoch)
+        rows = spark_frame(planned.spark, state)
+        return to_arrow(result.beside_keys(rows, stored_keys(keys), values, wanted))
 
 
 def _as_then(query: CapturedQuery, spark: SparkSession, epoch: int) -> AbstractContextManager[None]:

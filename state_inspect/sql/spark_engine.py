@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import ErrorLevel
 from sqlglot.errors import SqlglotError
 
-from streamstate.errors import InvalidSQLError
+from streamstate.errors import InvalidSQLError, SparkVersionError, StoreError, first_line
 from streamstate.snapshots.calls.progress_callback import long_call
+from streamstate.snapshots.spark.connect import is_of_connect
+from streamstate.snapshots.spark.connect_server import require_server
 from streamstate.snapshots.spark.fetching import fetched
 from streamstate.snapshots.store.duckdb_sql import embedded
 from streamstate.state_inspect.inputs.inputs import kept_with
@@ -68,6 +71,55 @@ class SparkEngine:
 
 
 def _analyzed(spark: SparkSession, text: str, bound: Bound[SparkSource]) -> DataFrame:
+    return (_analyzed_by_server if is_of_connect(spark) else _analyzed_here)(spark, text, bound)
+
+
+def _analyzed_by_server(spark: Any, text: str, bound: Bound[SparkSource]) -> DataFrame:
+    """Return the statement's frame, whose plan contains its relations.
+
+    The server analyzes it anew whenever the frame is used, when views would be gone.
+
+    Raises:
+        SparkConnectError: the server does not answer.
+        SparkVersionError: it, or its client, is older than Spark 4.0.
+        StoreError: it does not reach the store.
+    """
+    require_server(spark)
+    _require_plans_of_frames(spark)
+    columns: list[str] = []
+    try:
+        with spark_errors(columns):
+            frames = {name: source.in_spark(spark) for name, source in bound.sources.items()}
+            columns += [column for frame in frames.values() for column in frame.columns]
+            check_for_spark(spark, text, list(bound.original_names), columns)
+            frame: DataFrame = spark.sql(_formatted(text, frames), args=bound.statement.used() or None, **frames)
+            columns += frame.columns  # the server analyzes it
+            return frame
+    except StoreError as error:
+        raise StoreError(
+            f"{first_line(error)}\nThe Spark Connect server has to reach the store by the same path as this process."
+            " engine='duckdb' reads it here."
+        ) from error
+
+
+def _formatted(text: str, names: Collection[str]) -> str:
+    """Return a statement as PySpark formats it: with each name in braces, and braces doubled."""
+    if not names:
+        return text  # PySpark takes it as it is
+    return re.sub("|".join(names), r"{\g<0>}", text.replace("{", "{{").replace("}", "}}"))
+
+
+def _require_plans_of_frames(spark: Any) -> None:
+    from pyspark import __version__
+
+    for version in (__version__, spark.version):
+        if version.startswith("3."):
+            raise SparkVersionError.needs(
+                "SQL in Spark through Spark Connect", "4.0", version, "engine='duckdb' needs no Spark."
+            )
+
+
+def _analyzed_here(spark: SparkSession, text: str, bound: Bound[SparkSource]) -> DataFrame:
     """Return the statement's frame. The views that name its relations are dropped again."""
     views: list[str] = []
     columns: list[str] = []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pyspark.errors import PySparkException
 
 from streamstate.errors import InvalidSQLError, SessionError, StoreError, StreamStateError, UnknownColumnError
-from streamstate.snapshots.spark.pyspark_classes import Py4JError
+from streamstate.snapshots.spark.connect import errors_of_spark
 
 
 @contextlib.contextmanager
@@ -17,7 +17,7 @@ def spark_errors(columns: list[str] | None = None) -> Iterator[None]:
     """Translate Spark's errors."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except errors_of_spark() as error:
         raise _failed(error, columns or []) from error
 
 
@@ -32,7 +32,7 @@ def _failed(error: Exception, columns: list[str]) -> StreamStateError:
         return UnknownColumnError.among("column", named, dict.fromkeys(columns))
     if condition.startswith(("FAILED_READ_FILE", "PATH_NOT_FOUND")):
         return StoreError(f"Files of the store could not be read: {line}\nRun the statement again.")
-    if isinstance(error, Py4JError) and not condition:
+    if not isinstance(error, PySparkException) and not condition:
         causes = [cause for cause in text.splitlines() if cause.startswith((": ", "Caused by: "))]
         return SessionError(
             f"Spark cannot run this: {(causes or [line])[-1].strip(': ')}\n"

@@ -12,10 +12,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
-
 from streamstate.errors import InvalidSQLError
-from streamstate.snapshots.spark.pyspark_classes import Py4JError
+from streamstate.snapshots.spark.connect import errors_of_spark
+from streamstate.snapshots.spark.worker.forwarding import classic_spark
 from streamstate.state_inspect.sql.allowed_functions import SPARK_FUNCTIONS, SPARK_ROWS_FROM_ARGUMENTS
 from streamstate.state_inspect.sql.statement_policy import function_not_allowed, nodes
 
@@ -32,10 +31,12 @@ _REFUSED = ("ScriptTransformation", "PlanWithUnresolvedIdentifier", "ExpressionW
 _PARAMETER = "Pass the text as a parameter: store.sql('… WHERE key = ?', params=['${…}'], engine='spark')."
 
 
+@classic_spark()
 def check_for_spark(spark: SparkSession, sql: str, known: Iterable[str], columns: Iterable[str]) -> None:
     """Raise unless a statement over snapshots only reads from known relations, with allowed functions.
 
-    That it is a query was checked before: it is a translation of what DuckDB has parsed.
+    That it is a query was checked before: it is a translation of what DuckDB has parsed. Spark Connect does not parse
+    for its clients, so beside it the worker process does.
     """
     _refuse_substitution(sql, _PARAMETER)
     plan = _nodes(_parser(spark).parsePlan(sql))
@@ -60,7 +61,7 @@ def check_query_for_spark(spark: SparkSession, sql: str, tables: Mapping[str, Co
     _check(plan, [*tables, *defined], [column for names in tables.values() for column in names], instead)
     try:
         parser.parseQuery(sql)
-    except (PySparkException, Py4JError) as error:
+    except errors_of_spark() as error:
         raise InvalidSQLError(f"Expected a query, such as SELECT … FROM {next(iter(tables))}.\n{instead}") from error
 
 

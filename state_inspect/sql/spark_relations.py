@@ -13,10 +13,11 @@ from pyspark.sql.window import Window
 
 from streamstate.errors import NoResultError
 from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, NO_KEY, PARTITION
+from streamstate.snapshots.spark.worker.forwarding import classic_spark
 from streamstate.snapshots.store.canonical_rows import canonical_text, column_named
 from streamstate.snapshots.store.changelog import DELETE, KEYFRAME, ChangeLog
 from streamstate.snapshots.store.delta.data_files import refuse_links
-from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.captured_query import CapturedQuery, QueryHistory
 from streamstate.state_inspect.inputs.inputs import batch_rows, inputs, kept_with, required_plan
 from streamstate.state_inspect.results.result_columns import result_columns
 from streamstate.state_inspect.results.results import RESULT, result_plan
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from streamstate.snapshots.store.delta.place import Place
+    from streamstate.snapshots.store.query_plans.query_plan import TablePlan
 
 _DELTA = "io.delta.sql.DeltaSparkSessionExtension"
 
@@ -83,16 +85,25 @@ class ResultRelation:
             places = {column.name: column.expression for column in plan.columns}
             names = [(log.key_columns if at["part"] == "key" else values)[at["at"]] for at in places.values()]
             return _state(spark, log, self.epoch).select(*_columns(names)).toDF(*places)
-        where = f"of {self.table} of {query.name} at epoch {self.epoch}"
-        planned = required_plan(query, self.epoch, f"The result {where} cannot be computed with Spark")
-        result = SparkResult(planned, plan, self.table)
-        if why := result.why_not():
-            raise NoResultError(
-                f"The result {where} cannot be computed with Spark: {why}.\n"
-                f"Read the state itself: {query.name}.{self.table}."
-            )
-        keys = [name for name in log.key_columns if name != NO_KEY]
-        return result.frame(_state(planned.spark, log, self.epoch), keys, values, spark)
+        return _computed(spark, query.related(query.name), self.epoch, plan, self.table)
+
+
+@classic_spark()
+def _computed(spark: SparkSession, history: QueryHistory, epoch: int, plan: TablePlan, table: str) -> DataFrame:
+    """Return the rows of a result, as Spark computes them from a state."""
+    query = history.recorded
+    query.entry(epoch)  # in the worker process, it has not been read yet
+    log = query.changelog(table)
+    where = f"of {table} of {query.name} at epoch {epoch}"
+    planned = required_plan(query, epoch, f"The result {where} cannot be computed with Spark")
+    result = SparkResult(planned, plan, table)
+    if why := result.why_not():
+        raise NoResultError(
+            f"The result {where} cannot be computed with Spark: {why}.\nRead the state itself: {query.name}.{table}."
+        )
+    keys = [name for name in log.key_columns if name != NO_KEY]
+    values = [name for name in log.columns_at(epoch) if name not in log.key_columns]
+    return result.frame(_state(planned.spark, log, epoch), keys, values, spark)
 
 
 @dataclass(frozen=True)
@@ -105,12 +116,19 @@ class InputRelation:
 
     def in_spark(self, spark: SparkSession) -> DataFrame:
         """Return it as a Spark frame."""
-        rows = inputs(self.query, self.epoch, self.source)
-        own: Any = spark._jsparkSession
-        if own.equals(rows.sparkSession._jsparkSession):
-            return rows
-        frame: Any = rows
-        return kept_with(batch_rows(spark, frame._jdf.queryExecution().analyzed()), rows)
+        return _input(spark, self.query.related(self.query.name), self.epoch, self.source)
+
+
+@classic_spark()
+def _input(spark: SparkSession, history: QueryHistory, epoch: int, source: str | None) -> DataFrame:
+    """Return the rows that a source delivered, read again."""
+    history.recorded.entry(epoch)  # in the worker process, it has not been read yet
+    rows = inputs(history.recorded, epoch, source)
+    own: Any = spark._jsparkSession
+    if own.equals(rows.sparkSession._jsparkSession):
+        return rows
+    frame: Any = rows
+    return kept_with(batch_rows(spark, frame._jdf.queryExecution().analyzed()), rows)
 
 
 def _state(spark: SparkSession, log: ChangeLog, epoch: int) -> DataFrame:

@@ -1,7 +1,7 @@
 """A user's program that makes every call beside Spark Connect again and again; prints the processes that it left.
 
 Arguments: the server as for :mod:`project.connect_calls`, or a variable of the environment that sets Spark Connect up
-with a server that is not there; how often; a recorded checkpoint; one that only Spark can read; and an empty folder.
+with a server that is not there; how often; a recorded checkpoint; and an empty folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamstate.snapshots.spark.worker.client import end_worker
 NOWHERE = {"SPARK_REMOTE": "sc://localhost:1", "SPARK_API_MODE": "connect"}
 
 
-def main(kind: str, repetitions: int, checkpoint: Path, only_spark: Path, folder: Path) -> None:
+def main(kind: str, repetitions: int, checkpoint: Path, folder: Path) -> None:
     """Make the calls."""
     os.environ["SPARK_TESTING"] = "1"  # a server takes a free port
     if kind in NOWHERE:
@@ -33,7 +33,7 @@ def main(kind: str, repetitions: int, checkpoint: Path, only_spark: Path, folder
         "session": ss.session,
         "step": lambda: missing.step(lambda: spark.readStream.format("rate").load()),
     }
-    made |= calls(spark, checkpoint, only_spark, folder)
+    made |= calls(spark, checkpoint, folder)
     before = set(children())
     rounds = []
     for _ in range(repetitions):

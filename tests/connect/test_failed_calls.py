@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recorded.unpacked import unpacked
 
 from connect.conftest import outcome
 
@@ -19,8 +18,7 @@ WORKER = 2
 @pytest.mark.parametrize("kind", ["nowhere", "SPARK_REMOTE", "SPARK_API_MODE", "local[2]"])
 def test_failed_calls_leave_no_process(recorded_query: Path, tmp_path: Path, kind: str, repetitions: int) -> None:
     """There is at most one worker, and none once it has ended."""
-    only_spark = unpacked("3.5", tmp_path) / "RocksDB" / "aggregation"
-    arguments = [kind, repetitions, recorded_query / "checkpoint", only_spark, tmp_path / "made"]
+    arguments = [kind, repetitions, recorded_query / "checkpoint", tmp_path / "made"]
     found = outcome("failing_program.py", *arguments, timeout=7000)
     assert found["left"] == []
     assert [new for new, _ in found["rounds"] if len(new) > WORKER] == []

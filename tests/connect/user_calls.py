@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 import streamstate as ss
+from streamstate.operations.drill import drill
 
 
 def building(spark: Any, source: Path) -> Callable[[], Any]:
@@ -51,8 +53,53 @@ def answers(spark: Any, folder: Path, made: Path, *, all_calls: bool) -> dict[st
     }
     if all_calls:
         found |= _more(spark, build, checkpoint, history, fork, made)
+        found |= _sql_in_spark(spark, ss.open_store(made / "store"))
+        drilled = drill(_with_own_session(folder / "input"), epochs=3)
+        found["drill"] = [drilled.ok, drilled.after, drilled.epochs]
     places = {str(made): "MADE", str(folder): "FOLDER"}
     return {name: _text(answer, places) for name, answer in found.items()}
+
+
+def _with_own_session(source: Path) -> Callable[[], Any]:
+    """The code of the recorded query, which makes its session itself."""
+
+    def build_query() -> Any:
+        return building(ss.session(), source)()
+
+    return build_query
+
+
+def _sql_in_spark(spark: Any, store: Any) -> dict[str, Any]:
+    """Statements that Spark runs, and what is refused."""
+    run = partial(store.sql, engine="spark")
+    names = pd.DataFrame({"key": ["k0", "k1"], "name": ["zero", "one"]})
+    frames = {"names": names, "twice": spark.range(2)}
+    lazy = run("SELECT k, max FROM q VERSION AS OF 2").to_spark()
+    refused = (
+        *("SELECT nothing FROM q", "SELECT java_method('a', 'b') FROM q", "SELECT '${env:HOME}' FROM q"),
+        *("SELECT n FROM q.result VERSION AS OF 99", "SELECT k + FROM q"),
+    )
+    return {
+        "SQL": run("SELECT *, '{k}' AS text FROM q").to_pandas(),
+        "SQL at an epoch": run("SELECT k, max FROM q VERSION AS OF ? WHERE max > ?", params=[1, 3]).to_pandas(),
+        "SQL of a history": run("FROM q.history").to_pandas(),
+        "SQL of changes": run("SELECT * EXCLUDE (_partition) FROM q.changes", at=2).to_pandas(),
+        "SQL of a result": run("FROM q.result VERSION AS OF 3").to_pandas(),
+        "SQL of inputs": run("SELECT count(*) AS n, sum(v) AS total FROM q.inputs VERSION AS OF 2").to_pandas(),
+        "SQL with frames": run("SELECT * FROM q JOIN names ON k = key, twice", frames=frames).to_pandas(),
+        "SQL with WITH": run("WITH q AS (SELECT max(count) AS most FROM q) FROM q").to_pandas(),
+        "SQL's columns": [str(run("SELECT k, sum, now() AS at FROM q").to_arrow().schema), len(run("FROM q"))],
+        "SQL to Spark": [sorted(map(tuple, lazy.filter("max > 3").collect())), lazy.columns],
+        "SQL refused": [_refusal(partial(run, sql)) for sql in refused],
+    }
+
+
+def _refusal(call: Callable[[], object]) -> str:
+    """The error of a call, without what depends on the kind of session."""
+    try:
+        return f"no error: {call()!r}"
+    except ss.StreamStateError as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
 
 def _more(

@@ -1,11 +1,12 @@
 """One user's program, as a process: prints the answers of the calls of :mod:`connect.user_calls` as JSON.
 
 Arguments: the server (``classic``; ``nowhere``: a client that connects to none; ``local[2]``; or a URL), the folder of
-the query, an empty folder, and ``all`` for all calls.
+the query, an empty folder, and ``all`` for all calls, or ``captures`` for those of :mod:`connect.capture_calls`.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 from spark_settings import SHARED
 
+from connect import capture_calls
 from connect.user_calls import answers
 
 
@@ -29,13 +31,17 @@ def session(server: str) -> Any:
         from pyspark.sql.connect.session import SparkSession as Client
 
         os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as the builder, which waits for the server, does
-        return Client("sc://localhost:1")
+        client = Client("sc://localhost:1")
+        atexit.unregister(client.client._on_exit)  # PySpark waits minutes for the server that there is not
+        return client
     return SparkSession.builder.remote(server).getOrCreate()
 
 
 def main(server: str, folder: str, made: str, calls: str) -> None:
     """Print the answers."""
-    found = answers(session(server), Path(folder), Path(made), all_calls=calls == "all")
+    spark, folders = session(server), (Path(folder), Path(made))
+    captures = calls == "captures"
+    found = capture_calls.answers(spark, *folders) if captures else answers(spark, *folders, all_calls=calls == "all")
     print(json.dumps(found))  # noqa: T201 (read by the parent process)
 
 

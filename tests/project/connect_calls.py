@@ -1,8 +1,8 @@
 """Calls of the public API in a process that uses Spark Connect; prints what came of each as JSON.
 
 Arguments: the server (``local[2]``: one in this process; ``nowhere``: a client that connects to none; ``thin``: the
-same without the modules that pyspark-client lacks), a recorded checkpoint, one that only Spark can read without
-``rocksdict``, and an empty folder. A process with a server then prints its port and waits until its input ends.
+same without the modules that pyspark-client lacks), a recorded checkpoint, and an empty folder. A process with a server
+then prints its port and waits until its input ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from streamstate.operations.drill import drill
 from streamstate.operations.rescaling.advice import rescale_advice
 
 NOT_IN_THIN_CLIENT = ("py4j", "pyspark.core", "pyspark.java_gateway", "pyspark.sql.classic")
@@ -64,16 +63,13 @@ def _children() -> list[int]:
     return [child.pid for child in psutil.Process().children()]
 
 
-def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[str, Callable[[], Any]]:
-    """Calls by name: first those that need no Spark, then those that do."""
+def calls(spark: Any, checkpoint: Path, folder: Path) -> dict[str, Callable[[], Any]]:
+    """Calls by name: first those that need no Spark, then those that need a classic session where the query runs."""
     ss: Any = import_module("streamstate")  # some calls are given what needs no value
     from streamstate.operations.checkup import examine
     from streamstate.widgets.state_browser.model import StateBrowser
 
     store, frame = folder / "store", spark.readStream.format("rate").load()
-
-    def build() -> Any:
-        return frame
 
     def opened() -> Any:
         return ss.open_store(store)
@@ -104,14 +100,8 @@ def calls(spark: Any, checkpoint: Path, only_spark: Path, folder: Path) -> dict[
         "shared": lambda: ss.shared(store, "limit", "bigint", init=3).set(4),
     }
     needing: dict[str, Callable[[], Any]] = {
-        "capture with Spark": partial(ss.Checkpoint(only_spark).capture, folder / "other", "q"),
-        "capture in the session": partial(ss.Checkpoint(checkpoint).capture, store, "q", spark=spark),
-        "capture from HDFS": partial(ss.Checkpoint("hdfs://nowhere/checkpoint").capture, store, "q2"),
-        "follow with Spark": lambda: ss.Checkpoint(only_spark).follow(folder / "other", "q").wait(0, 60),
-        "SQL in Spark": lambda: opened().sql("SELECT 1 FROM q", engine="spark"),
         "record": lambda: ss.record(frame, folder / "recording"),
         "recorded": lambda: ss.recorded(folder / "recording"),
-        "drill": partial(drill, build),
         "shared_column": partial(ss.shared_column, "limit", store),
     }
     return {**without, **{f"needs Spark: {name}": call for name, call in needing.items()}}
@@ -128,13 +118,12 @@ def through_connect(spark: Any, folder: Path) -> dict[str, Callable[[], Any]]:
     }
 
 
-def main(remote: str, checkpoint: str, only_spark: str, folder: str) -> None:
+def main(remote: str, checkpoint: str, folder: str) -> None:
     """Make the calls and print their outcomes."""
     os.environ["SPARK_TESTING"] = "1"  # the server takes a free port
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "token"
     spark = connected(remote)
-    sys.modules["rocksdict"] = None  # type: ignore[assignment]
-    made = calls(spark, Path(checkpoint), Path(only_spark), Path(folder))
+    made = calls(spark, Path(checkpoint), Path(folder))
     found = {name: outcome(call) for name, call in made.items()}
     if remote not in ("nowhere", "thin"):
         found |= {name: outcome(call) for name, call in through_connect(spark, Path(folder)).items()}

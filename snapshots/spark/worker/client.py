@@ -188,6 +188,7 @@ class _Current:
 
     client: WorkerClient | None = None
     starting = threading.Lock()
+    process_ends = False
 
 
 def call_in_worker(module: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -199,10 +200,17 @@ def call_in_worker(module: str, name: str, args: tuple[Any, ...], kwargs: Mappin
     """
     __tracebackhide__ = True
     with _Current.starting:
+        if _Current.process_ends:
+            raise SparkConnectError(f"{name} was not called: this process is ending.")
         if _Current.client is None or not _Current.client.alive:
             _Current.client = WorkerClient()
         client = _Current.client
     return client.call("function", module, name, args, kwargs)
+
+
+def has_worker() -> bool:
+    """Return whether a worker process runs."""
+    return _Current.client is not None and _Current.client.alive
 
 
 def end_worker() -> None:
@@ -213,4 +221,8 @@ def end_worker() -> None:
         client.process.end()
 
 
-atexit.register(end_worker)
+@atexit.register
+def _end_for_good() -> None:
+    """End the worker process with this one: a capture in the background would start another."""
+    _Current.process_ends = True
+    end_worker()

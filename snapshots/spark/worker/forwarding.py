@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -17,6 +18,12 @@ FORWARDED: set[str] = set()
 
 CLIENT_QUERIES: set[str] = set()
 """In a worker process, the ids of the queries that run in its client's session."""
+
+
+def worker_runs() -> bool:
+    """Return whether a worker process runs for this one; none is started."""
+    client = sys.modules.get("streamstate.snapshots.spark.worker.client")
+    return client is not None and client.has_worker()
 
 
 def classic_spark(*, unless_local: bool = False) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
