@@ -160,7 +160,7 @@ def test_histories_and_snapshots_are_opened_again(worker: Loopback, store: Store
 def test_a_checkpoint_travels_by_its_path(worker: Loopback, tmp_path: Path) -> None:
     """Open files and a running query stay."""
     checkpoint = ss.Checkpoint(tmp_path, storage_options={"AWS_REGION": "eu-central-1"})
-    vars(checkpoint)["_files"] = vars(checkpoint)["_query"] = threading.Lock()
+    vars(checkpoint)["_opened"] = vars(checkpoint)["_query"] = threading.Lock()
     received = worker.argument(checkpoint)
     assert received == checkpoint
     assert received._storage_options == checkpoint._storage_options

@@ -17,7 +17,7 @@ DECIDE = {
     "snapshots.spark.session:_start",  # only where there is no Connect
     "snapshots.store.query_plans.spark_plan:plan_of_query",  # of a classic query
     "snapshots.capture.capture:_through_spark",  # the worker reads the files
-    "snapshots.capture.follow:checkpoint_of",  # the server knows the checkpoint
+    "snapshots.capture.reached_checkpoint:checkpoint_of",  # the server knows the checkpoint
     "snapshots.checkpoint.filesystem:files_for",  # only with a session that is given
     "snapshots.spark.fetching:to_arrow",  # the server sends the rows
     "snapshots.spark.session:_session_id",  # of both kinds
