@@ -197,8 +197,28 @@ def run(spark: SparkSession, folder: Path, symptom: Symptom) -> tuple[History, i
     return ss.open_store(folder / "store")["q"], sum(returned)
 
 
+SIMILAR = {
+    "dropDuplicatesWithinWatermark",
+    "dropDuplicates of a few keys",
+    "groupBy of a few keys",
+    "windows without a watermark",
+    "windows in update mode",
+    "windows in complete mode",
+    "append mode shows nothing, event time is null",
+    "join state grows, no watermark",
+    "join state grows, one watermark",
+    "join state grows, no bound on time",
+    "left outer join never emits, no watermark",
+    "left outer join",
+    "one topic is idle, with the policy max",
+}
+"""Symptoms that resemble another."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SYMPTOMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.exhaustive if name in SIMILAR else ()) for name in SYMPTOMS]
+)
 def test_a_symptom_is_explained_and_what_is_fine_is_not(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Each expected sentence is among the advice, and nothing is advised where nothing is expected."""
     symptom = SYMPTOMS[name]

@@ -75,7 +75,7 @@ def test_a_folder_may_have_any_name(counted: tuple[Path, Path], tmp_path: Path) 
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(NAMES)
 def test_a_folder_of_random_name_is_used_or_refused(counted: tuple[Path, Path], name: str) -> None:
     """Refused is what deltalake would take for another folder, before anything is written."""

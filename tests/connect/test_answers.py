@@ -31,7 +31,7 @@ def classic(recorded_query: Path, tmp_path_factory: pytest.TempPathFactory) -> A
     return outcome("user_program.py", "classic", recorded_query, tmp_path_factory.mktemp("classic"), "all")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_a_session_that_starts_its_own_server(recorded_query: Path, tmp_path: Path, classic: Any) -> None:
     """``remote("local[2]")``: a classic context is in the process too, and serves Spark Connect only."""

@@ -9,13 +9,16 @@ import pytest
 from connect.conftest import outcome
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+LONG = pytest.mark.exhaustive
 
 WORKER = 2
 """The processes of a worker: Python and Java."""
 
 
-@pytest.mark.parametrize("repetitions", [3, pytest.param(50, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("kind", ["nowhere", "SPARK_REMOTE", "SPARK_API_MODE", "local[2]"])
+@pytest.mark.parametrize("repetitions", [3, pytest.param(50, marks=LONG)])
+@pytest.mark.parametrize(
+    "kind", ["nowhere", "local[2]", *(pytest.param(kind, marks=LONG) for kind in ("SPARK_REMOTE", "SPARK_API_MODE"))]
+)
 def test_failed_calls_leave_no_process(recorded_query: Path, tmp_path: Path, kind: str, repetitions: int) -> None:
     """There is at most one worker, and none once it has ended."""
     arguments = [kind, repetitions, recorded_query / "checkpoint", tmp_path / "made"]

@@ -37,7 +37,7 @@ def check(folder: Path, checkpoint: str, count: int) -> None:
 @pytest.mark.parametrize("checkpoint", CHECKPOINTS)
 def test_mutated_checkpoints(tmp_path: Path, checkpoint: str) -> None:
     """A few of each."""
-    check(tmp_path, checkpoint, 12)
+    check(tmp_path, checkpoint, 6)
 
 
 @pytest.mark.exhaustive
