@@ -106,7 +106,7 @@ def capturer_for(
         own = (query.name for query in known.values() if query.query_id == opened.query_id)
         name = next(own, None) or name_from(fallback or opened.path.rsplit("/", 1)[-1])
     session = classic_of(spark)
-    if session is None and uses_connect():
+    if session is None:
         return ConnectCapturer(None, opened, layout, name, verify, in_worker=spark is not None)
     return Capturer(session, opened, layout, name, verify)
 

@@ -1,4 +1,4 @@
-"""The capture of one query beside Spark Connect."""
+"""The capture of one query without a session, beside Spark Connect or before Spark runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 
 @dataclass
 class ConnectCapturer(Capturer):
-    """A capturer in a process that uses Spark Connect: once Spark has to read, the worker process makes the passes.
+    """A capturer without a session. Beside Spark Connect, the worker process makes the passes once Spark has to read.
 
     A pass that refuses Spark Connect has committed nothing, so the worker can make it again.
     """

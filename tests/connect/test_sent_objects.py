@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,6 +85,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Loopback:
 
 def connect_session() -> Any:
     """A client's session of Spark Connect, of a server that is asked for nothing."""
+    vars(sys.modules["__main__"]).setdefault("__spec__", None)  # PySpark asks for it; tests of shells put others there
     session = pytest.importorskip("pyspark.sql.connect.session").SparkSession
     return session.__new__(session)
 
