@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from scripts.compatibility import (
     BEGIN,
     CAPABILITIES,
@@ -19,6 +21,7 @@ from scripts.compatibility import (
 from scripts.private_interfaces import Interfaces, interfaces
 
 
+@pytest.mark.slow
 def test_every_interface_is_on_the_page() -> None:
     """Each with the modules that use it. `make test-versions` and `python -m scripts.compatibility` write the page."""
     page = INTERFACES.read_text(encoding="utf-8")

@@ -51,6 +51,7 @@ def graph() -> CallGraph:
     return CallGraph()
 
 
+@pytest.mark.slow
 def test_what_needs_a_jvm_is_forwarded(graph: CallGraph) -> None:
     """A new call that reaches a JVM and is not marked with ``classic_spark`` shows up here, with the way there."""
     stops = [f"streamstate.{name}" for name in DECIDE]

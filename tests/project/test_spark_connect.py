@@ -47,6 +47,7 @@ def test_a_client_needs_no_server(tmp_path: Path) -> None:
         check(outcomes)
 
 
+@pytest.mark.slow
 def test_the_thin_client_has_all_that_needs_no_jvm(tmp_path: Path) -> None:
     """Without py4j and the classes of classic sessions, everything but these is there."""
     with process("thin", tmp_path / "client") as (outcomes, _):
