@@ -27,7 +27,7 @@ Uses = dict[str, set[str]]
 
 @dataclass
 class Interfaces:
-    """What the package uses of Spark, each with the modules that use it."""
+    """The parts of Spark that the package uses, each with the modules that use it."""
 
     classes: Uses = field(default_factory=lambda: defaultdict(set))
     """Classes of the JVM."""

@@ -20,7 +20,7 @@ class ConnectCapturer(Capturer):
     _kept: Capturer | None = None
     """The capturer in the worker."""
     _reason: str = ""
-    """Why Spark has to read."""
+    """The reason for which Spark has to read."""
 
     def run(self, *, upto: int | None = None) -> CaptureReport:
         """Run one pass, as :meth:`Capturer.run` does.

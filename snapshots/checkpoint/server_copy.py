@@ -32,7 +32,7 @@ except ImportError:  # Windows
 _COMMITS, _METADATA = "commits/", "metadata"
 _ORIGIN = "origin.json"
 _ROUNDS = 3
-"""How often to list a checkpoint whose files change while they are read."""
+"""The number of times to list a checkpoint whose files change while they are read."""
 
 
 @dataclass(frozen=True)

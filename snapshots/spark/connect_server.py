@@ -123,7 +123,7 @@ class ServedQuery:
 
     @property
     def isActive(self) -> bool:  # noqa: N802 (Spark's name)
-        """Whether it runs."""
+        """True if it runs."""
         return self._asked(lambda: bool(self._query.isActive), otherwise=False)
 
     @property

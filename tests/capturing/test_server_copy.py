@@ -169,7 +169,7 @@ def test_the_copy_has_the_bytes_and_times_of_the_original(original: Path, tmp_pa
 
 
 def test_a_copy_says_so(original: Path) -> None:
-    """What would change the original is refused; the copy outlives it."""
+    """Calls that would change the original are refused; the copy outlives it."""
     server = Server(original)
     copy = CopiedCheckpoint(server, ss.Checkpoint(original).query_id)
     copied = ss.Checkpoint(copy)

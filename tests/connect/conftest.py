@@ -14,7 +14,7 @@ from recorded.unpacked import CURRENT, unpacked
 
 
 def outcome(program: str, *arguments: object, timeout: float = 500) -> Any:
-    """What a program of this folder prints last, as JSON."""
+    """The last line that a program of this folder prints, as JSON."""
     tests = Path(__file__).parent.parent
     command = [sys.executable, str(Path(__file__).with_name(program)), *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(tests), "SPARK_CONNECT_AUTHENTICATE_TOKEN": "token"}

@@ -1,4 +1,4 @@
-"""What the worker process does and says reaches the user, and it never outlives the process that started it."""
+"""Output and errors of the worker process reach the user, and it never outlives the process that started it."""
 
 from __future__ import annotations
 

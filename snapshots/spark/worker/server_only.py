@@ -1,4 +1,4 @@
-"""What a call in the worker lacks, because only the Spark Connect server has it: classes, data sources, tables."""
+"""Classes, data sources and tables that a call in the worker lacks, because only the Spark Connect server has them."""
 
 from __future__ import annotations
 
