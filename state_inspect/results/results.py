@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from streamstate.errors import NoResultError, StoreError, UnknownTableError, choices
 from streamstate.snapshots.checkpoint.bindings import binding_in_manifest, seen_by
-from streamstate.snapshots.spark.connect import uses_connect
 from streamstate.snapshots.spark.worker.forwarding import classic_spark, worker_runs
 from streamstate.snapshots.store.query_plans.plan_table import Plans, live_plan
 from streamstate.snapshots.store.query_plans.query_plan import TablePlan
@@ -200,9 +199,7 @@ def filled_with_spark(
 
 def _may_compute(query: CapturedQuery, epoch: int) -> bool:
     """Return whether Spark may know the plan of an epoch: in this process, or in a worker process that runs."""
-    if uses_connect():
-        return worker_runs()
-    return live_plan(query.layout, query.name, query.plans.at(epoch)) is not None
+    return worker_runs() or live_plan(query.layout, query.name, query.plans.at(epoch)) is not None
 
 
 @classic_spark()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -297,6 +299,18 @@ def test_sql_has_the_result_at_any_epoch(delays: Path) -> None:
     assert both.num_rows >= table.num_rows
     with pytest.raises(Exception, match="average_delay"):
         store.sql("SELECT averag_delay FROM q.result").to_arrow()
+
+
+def test_a_result_is_read_without_loading_spark(delays: Path) -> None:
+    """Loading PySpark would take longer than the answer."""
+    program = (
+        "import sys, streamstate as ss\n"
+        f"print(ss.open_store({str(delays)!r})['q'].live().result().to_arrow().num_rows)\n"
+        "print('pyspark' in sys.modules)\n"
+    )
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    rows, loaded = completed.stdout.split()
+    assert (int(rows) > 0, loaded) == (True, "False")
 
 
 def test_a_state_table_of_results(delays: Path) -> None:
