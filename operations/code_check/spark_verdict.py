@@ -24,6 +24,7 @@ from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.checkpoint.fork_contents import described
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.spark.catalyst import each, kind_of
+from streamstate.snapshots.spark.connect import errors_of_spark
 from streamstate.snapshots.spark.epoch_planning import EpochClock, at_time, incremental, pinned_session, state_ids
 from streamstate.snapshots.spark.failures import innermost, worker_was_late
 from streamstate.snapshots.spark.plan_building import renamed
@@ -137,9 +138,6 @@ class _Planner:
 
     def _planned(self, epoch: int, state: str, ids: Any) -> Exception | None:
         """Plan an epoch, and return the error if that fails."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         jvm: Any = self.session._jvm
         java: Any = self.session._jsparkSession
         planned = self.planned
@@ -152,7 +150,7 @@ class _Planner:
             )
         try:
             made.executedPlan()
-        except (PySparkException, Py4JError) as error:
+        except errors_of_spark() as error:
             return error
         finally:
             # Otherwise Spark would keep maintaining the copy.

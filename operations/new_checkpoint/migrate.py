@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from streamstate.errors import (
@@ -36,8 +35,8 @@ from streamstate.snapshots.checkpoint.filesystem import files_for, location, ref
 from streamstate.snapshots.checkpoint.fork_contents import source_files
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.state_tables import Shape
+from streamstate.snapshots.spark.connect import errors_of_spark
 from streamstate.snapshots.spark.epoch_planning import EpochClock
-from streamstate.snapshots.spark.pyspark_classes import Py4JError
 from streamstate.snapshots.spark.state_reader import StateReader, no_state
 from streamstate.snapshots.spark.state_rewriting import require_state_writing
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
@@ -209,7 +208,7 @@ class Migration:
             columns = {name: frame.columns for name, frame in self.old_frames.items()}
             check_query_for_spark(session, mapping, columns, _INSTEAD)
             return session.sql(mapping)
-        except (PySparkException, Py4JError) as error:
+        except errors_of_spark() as error:
             raise InvalidSQLError(
                 f"The mapping is invalid: {first_line(error)}\nOld state tables: {self._described()}."
             ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,6 @@ from streamstate.errors import SparkConnectError, SparkVersionError, require_ext
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_TOO_OLD = ("1.", "2.", "3.0", "3.1", "3.2", "3.3")
 
 
 def uses_connect() -> bool:
@@ -110,7 +109,12 @@ def require_spark() -> None:
     require_extra("spark")
     from pyspark import __version__
 
-    if __version__.startswith(_TOO_OLD):
+    if version_numbers(__version__) < (3, 4):
         raise SparkVersionError.needs(
             "This call", "3.5", __version__, "Install a newer one: pip install 'pyspark>=3.5'. Reading needs none."
         )
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version of Spark, such as ``(4, 2)``."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])

@@ -16,7 +16,7 @@ from streamstate.errors import (
     WaitTimeoutError,
     first_line,
 )
-from streamstate.snapshots.spark.connect import is_of_connect
+from streamstate.snapshots.spark.connect import is_of_connect, version_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +73,7 @@ def frame_with_rows(spark: Any, rows: pa.Table, schema: StructType | None = None
     except Exception as error:
         from pyspark import __version__
 
-        if is_of_connect(spark) and _numbers(spark.version) < _numbers(__version__):
+        if is_of_connect(spark) and version_numbers(spark.version) < version_numbers(__version__):
             raise SparkConnectError(
                 f"Spark's client, {__version__}, is newer than its server, {spark.version}, and cannot send it rows:"
                 f" {first_line(error)}\n"
@@ -81,10 +81,6 @@ def frame_with_rows(spark: Any, rows: pa.Table, schema: StructType | None = None
             ) from error
         raise
     return frame
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)[:2]]
 
 
 def keeps_state_there(frame: Any) -> bool:

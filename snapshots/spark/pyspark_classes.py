@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from py4j.protocol import Py4JError, Py4JJavaError
+    from py4j.protocol import Py4JJavaError
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 else:
     try:
-        from py4j.protocol import Py4JError, Py4JJavaError
+        from py4j.protocol import Py4JJavaError
     except ImportError:  # Connect's client alone: nothing raises such errors
-        Py4JError, Py4JJavaError = (type("Missing", (Exception,), {}) for _ in range(2))
+        Py4JJavaError = type("Missing", (Exception,), {})
     try:
         from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
     except ModuleNotFoundError:  # before Spark 4.0, which has its JVM in the same class; or Connect's client alone
@@ -36,7 +36,6 @@ __all__ = [
     "DataSource",
     "DataSourceStreamReader",
     "InputPartition",
-    "Py4JError",
     "Py4JJavaError",
     "SupportsTriggerAvailableNow",
 ]

@@ -24,6 +24,7 @@ from streamstate.snapshots.spark.connect import (
     require_classic,
     require_spark,
     uses_connect,
+    version_numbers,
 )
 from streamstate.snapshots.spark.failures import innermost
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
@@ -75,7 +76,7 @@ def _version() -> tuple[int, ...]:
     """Return the version of PySpark, such as ``(4, 2)``: settings are chosen before Spark runs."""
     from pyspark import __version__
 
-    return tuple(int(part) for part in __version__.split(".")[:2])
+    return version_numbers(__version__)
 
 
 class StreamStateWarning(UserWarning):
