@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def seen(recorded_query: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the user of one program saw."""
+    """The observations of one program's user."""
     found: dict[str, Any] = outcome("lifetime_program.py", recorded_query, tmp_path_factory.mktemp("made"))
     return found
 

@@ -109,7 +109,7 @@ def test_what_cannot_travel_is_named(worker: Loopback) -> None:
 
 
 def test_reports_of_values_are_copied(worker: Loopback) -> None:
-    """What holds nothing of the process is an ordinary object in the client."""
+    """An object that holds nothing of the process is an ordinary one in the client."""
     received = worker.result([Session(3, "a folder")])
     assert received == [Session(3, "a folder")]
     assert type(received[0]) is Session

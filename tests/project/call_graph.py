@@ -38,7 +38,7 @@ class Module:
 
     @cached_property
     def imported(self) -> dict[str, str]:
-        """What the module imports from the project, as ``module:name``."""
+        """The names that the module imports from the project, as ``module:name``."""
         return dict(_imports(self.tree.body))
 
 

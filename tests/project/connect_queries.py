@@ -81,7 +81,7 @@ def error(call: Callable[[], Any]) -> str:
 
 
 def seen(client: Client, server: int) -> Iterator[tuple[str, Any]]:
-    """What is seen, by the name of a test."""
+    """The observations, by the name of a test."""
     spark, folder, store = client.spark, client.folder, client.store
     yield "session", ss.session() is spark
     yield "setting", error(lambda: ss.session(**{"spark.driver.memory": "1g"}))

@@ -25,7 +25,7 @@ from streamstate.snapshots.spark.connect_files import ConnectFiles
 
 
 def seen(client: Client, server: int, hidden: Path, recorded: list[str]) -> Iterator[tuple[str, Any]]:
-    """What is seen, by the name of a test."""
+    """The observations, by the name of a test."""
     yield "layouts", {path: _missing(client, path) for path in recorded}
     yield "pieces", _in_pieces(client, recorded[0])
     yield "too large", _too_large(client, recorded[0])

@@ -20,7 +20,7 @@ TOTALS = dict(sum((Counter({row["k"]: row["v"]}) for row in connect_queries._ROW
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a client saw, up to the end of its server."""
+    """The observations of a client, up to the end of its server."""
     folder = tmp_path_factory.mktemp("connect")
     (folder / "client").mkdir()
     with connect_server(folder) as (address, server):

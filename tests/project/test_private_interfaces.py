@@ -71,7 +71,7 @@ def test_a_class_is_found_where_an_older_spark_has_it(spark: SparkSession) -> No
 
 
 def test_only_spark_decides_on_code(spark: SparkSession) -> None:
-    """What fails on the way to Spark's verdict is none."""
+    """A failure on the way to Spark's verdict is no verdict."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, PySparkException
 

@@ -25,7 +25,7 @@ _LAYOUTS = ("3.5/HDFS/left-outer-join", "3.5/RocksDB/two-operators", "3.5/RocksD
 
 
 class Seen:
-    """What a client saw, and a copy of what only the server had."""
+    """The observations of a client, and a copy of the files that only the server had."""
 
     def __init__(self, outcomes: dict[str, Any], store: Path, originals: Path) -> None:
         self.outcomes, self.store, self.originals = outcomes, store, originals
@@ -33,7 +33,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """What a client saw, up to the end of its server."""
+    """The observations of a client, up to the end of its server."""
     folder = tmp_path_factory.mktemp("served")
     own, hidden, originals = (folder / name for name in ("client", "hidden", "originals"))
     own.mkdir()
