@@ -72,12 +72,13 @@ class HadoopFiles:
 
     def tree(self, path: str) -> set[str]:
         """Return the paths of all files below a folder."""
-        with self._at(path) as (system, where):
+        found: set[str] = set()
+        with contextlib.suppress(FileNotFoundError), self._at(path) as (system, where):
             root = system.makeQualified(where).toString()
-            files, found = system.listFiles(where, True), set()  # noqa: FBT003 (a Java method)
+            files = system.listFiles(where, True)  # noqa: FBT003 (a Java method)
             while files.hasNext():
                 found.add(files.next().getPath().toString().removeprefix(root).lstrip("/"))
-            return found
+        return found
 
     def text(self, path: str) -> str | None:
         """Return a file's text."""
@@ -161,11 +162,10 @@ class HadoopFiles:
         """Raise if one of some files exists; one listing tells it for all of them."""
         folders = [f"{target.rpartition('/')[0]}/" for target in targets]
         root = os.path.commonprefix(folders).rpartition("/")[0]  # noqa: RUF071 (these are URIs, and it ends at a slash)
-        with contextlib.suppress(FileNotFoundError):
-            present = self.tree(root) if targets else set()
-            for target in targets:
-                if target.removeprefix(f"{root}/") in present:
-                    raise already_exists(target)
+        present = self.tree(root) if targets else set()
+        for target in targets:
+            if target.removeprefix(f"{root}/") in present:
+                raise already_exists(target)
 
     def _copy(self, source: str, target: str) -> Volume:
         with self._at(source) as (system, where), self._at(target) as (target_system, target_path):
@@ -177,9 +177,9 @@ class HadoopFiles:
 
     def copy_tree(self, source: str, target: str) -> None:
         """Copy a folder of small files."""
-        with contextlib.suppress(FileNotFoundError):
-            files = [name for name in self.tree(source) if not name.endswith("/")]
-            self.copy((f"{source}/{name}", f"{target}/{name}") for name in files)
+        if self.modified(target) is not None:
+            raise already_exists(target)
+        self.copy((f"{source}/{name}", f"{target}/{name}") for name in self.tree(source))
 
     def _copy_over(self, system: Any, where: Any, target_system: Any, target_path: Any) -> None:
         util = self._jvm.org.apache.hadoop.fs.FileUtil

@@ -68,7 +68,8 @@ def dying(monkeypatch: pytest.MonkeyPatch, kill_at: int, way: str) -> Iterator[P
                 return None
             half = (lambda: half_removed(*arguments)) if name == "remove_tree" else None
             if name == "copy":
-                arguments = (pairs := list(*arguments),)
+                pairs: list[tuple[str, str]] = list(*arguments)
+                arguments = (pairs,)
                 half = lambda: original["copy"](files, pairs[::2])  # noqa: E731 (as the one above)
             return process.change(lambda: original[name](files, *arguments, **options), half)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from capturing.buckets import Bucket, served_bucket
+
+MASTER = "STREAMSTATE_MASTER"
+"""The environment variable with the URL of a cluster; without it, Spark runs in the tests' own process."""
 
 
 @pytest.fixture(scope="session")
@@ -17,5 +21,7 @@ def bucket() -> Iterator[Bucket]:
 
 @pytest.fixture(scope="session")
 def service_settings(bucket: Bucket) -> dict[str, str]:
-    """Hadoop's settings for the server."""
-    return bucket.hadoop_settings()
+    """Hadoop's settings for the server, one partition, and the cluster's address if there is one."""
+    master = os.environ.get(MASTER)
+    on_cluster = {"spark.master": master, "spark.executor.memory": "512m"} if master else {}
+    return bucket.hadoop_settings() | {"spark.sql.shuffle.partitions": "1"} | on_cluster

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from capturing.buckets import Bucket
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 import streamstate as ss
-from capturing.buckets import Bucket
 from services.s3.orders import Orders
 from streamstate.errors import CaptureError
 from streamstate.operations.promotion import promoting

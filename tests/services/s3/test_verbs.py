@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from capturing.buckets import Bucket
 from pyspark.sql import SparkSession
@@ -55,9 +57,7 @@ def test_a_change_leads_to_its_input(history: History) -> None:
     assert history.inputs(1).count() == 12
     assert history.why(1, k="k1").count() == 3
     assert history.late(1).count() == 0
-    assert (
-        list(history.diff(0, 1).changed) == [f"k{key}" for key in range(5)] or history.diff(0, 1).summary() is not None
-    )
+    assert len(history.diff(0, 1).changed) == 5
 
 
 def test_a_fork_is_copied_on_the_servers_side(orders: Orders) -> None:
@@ -77,7 +77,7 @@ def test_epochs_are_run_again(orders: Orders) -> None:
     checkpoint = orders.checkpoint()
     assert checkpoint.replay(orders.build, epochs=(1, 2)).same
     audit = checkpoint.audit(orders.build, epochs=(2, 2), replays=1)
-    assert audit.deterministic
+    assert audit.clean
     assert [replay.upto for replay in audit.replays] == [2, 2]
     with checkpoint.debug(orders.build, at=1) as session:
         session.step()
@@ -89,7 +89,8 @@ def test_code_is_checked(orders: Orders) -> None:
     checkpoint = orders.checkpoint()
     assert checkpoint.check(orders.build).ok
     assert not checkpoint.check(lambda: orders.build("max")).ok
-    assert checkpoint.propose_mapping(lambda: orders.build("max")).mapping
+    (proposal,) = checkpoint.propose_mapping(lambda: orders.build("max"))
+    assert proposal.table == "op0"
 
 
 def test_new_checkpoints_equal_the_batch(orders: Orders, history: History) -> None:
@@ -101,7 +102,7 @@ def test_new_checkpoints_equal_the_batch(orders: Orders, history: History) -> No
     first = [[f"{orders.uri('input')}/00000.parquet"]]
     ss.bootstrap(orders.build, to=orders.uri("bootstrapped"), state=state, offsets=first)
     orders.checkpoint().fork(orders.uri("rescaled"))
-    assert orders.checkpoint("rescaled").rescale(3).partitions == 3
+    assert orders.checkpoint("rescaled").rescale(3).partitions == (1, 3)
     for name, epochs in {"migrated": 3, "restored": 2, "bootstrapped": 1, "rescaled": 3}.items():
         assert orders.state(name) == orders.batch(slice(epochs)), name
     for name in ("restored", "bootstrapped"):
@@ -114,7 +115,7 @@ def test_the_reason_is_said_at_once(orders: Orders) -> None:
     checkpoint = orders.checkpoint()
     checkpoint.fork(orders.uri("refused"), at=1)
     edit = "UPDATE op0 SET count = 0 WHERE k = 'k1'"
-    calls = {
+    calls: dict[str, tuple[type[StreamStateError], Callable[[], object]]] = {
         "step": (QueryError, lambda: orders.checkpoint("refused").step(orders.build)),
         "fork": (CaptureError, lambda: checkpoint.fork(orders.uri("none"))),
         "edit": (StateWriteError, lambda: checkpoint.fork(orders.uri("none"), edit=edit)),
@@ -128,4 +129,3 @@ def test_the_reason_is_said_at_once(orders: Orders) -> None:
             assert len(str(raised.value).splitlines()) <= 3, name
     finally:
         orders.bucket.fail()
-    assert issubclass(kind, StreamStateError)
