@@ -502,7 +502,7 @@ class Checkpoint(os.PathLike[str]):
             NotACheckpointError: one of the two is not a checkpoint, or has no committed epoch.
             QueryError: one of the queries is running, or another process is promoting.
             PromotionError: the fork is ahead or behind, has read other input, or is of another query; an epoch was
-                begun and not committed; or the file system cannot rename folders in one step. Nothing was changed.
+                begun and not committed. Nothing was changed.
 
         Example:
             >>> fork = checkpoint.fork("checkpoints/zero", edit="UPDATE op0 SET max = 0 WHERE carrier = 'HA'")
