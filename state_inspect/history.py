@@ -15,6 +15,7 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.epoch_range import epoch_list
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.bindings import binding_in_manifest
+from streamstate.snapshots.checkpoint.epoch_reads import reads_in_manifest
 from streamstate.snapshots.spark.worker.forwarding import classic_spark
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.delta.maintenance import GRACE
@@ -103,7 +104,8 @@ class History:
         or ``offsets`` (when the batch was planned, because the checkpoint is a copy whose files have the times of
         copying); ``mode``, ``real-time`` if Spark ran the epoch in its real-time mode, where an epoch is an interval
         between two checkpoints, otherwise None; ``next_watermark``, the watermark that the next epoch begins with
-        (1970-01-01: there is none).
+        (1970-01-01: there is none). Last, ``read`` and ``records``: what the epoch read, as ``sources`` and ``records``
+        of :meth:`Checkpoint.epochs`.
         """
         entries = self._recorded.with_counts(self._recorded.entries())
         per_table = {"rows": "rows", "changes": "changes", "keyframes": "keyframe"}
@@ -113,8 +115,12 @@ class History:
         for column, attribute in per_table.items():
             facts = [{table: getattr(fact, attribute) for table, fact in entry.tables.items()} for entry in entries]
             frame[column] = pd.Series(facts, dtype=object)
+        reads = list(reads_in_manifest(entries))
         names: list[str] = MANIFEST.names
-        return frame[names]
+        return frame[names].assign(
+            read=pd.Series([read.words for read in reads], dtype=object),
+            records=pd.Series([read.records for read in reads], dtype="Int64"),
+        )
 
     def bindings(self) -> pd.DataFrame:
         """Which version of each shared variable each captured epoch saw.

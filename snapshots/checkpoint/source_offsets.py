@@ -48,11 +48,11 @@ def file_batch(offset: Any) -> int | None:
     return batch if isinstance(batch, int) else None
 
 
-def in_words(offset: str | None, files: int | None = None) -> str:
+def in_words(offset: Any, files: int | None = None) -> str:
     """Return an offset in words.
 
     Args:
-        offset: the source's own JSON; None before its first rows.
+        offset: the source's own JSON, as text or parsed; None before its first rows.
         files: the number of files that a file source had read, if it is known.
 
     Example:
@@ -70,7 +70,8 @@ def in_words(offset: str | None, files: int | None = None) -> str:
         return "; ".join(_topic(topic, partitions) for topic, partitions in topics.items())
     if is_delta(known):
         return f"table version {known.get('reservoirVersion')}, file {known.get('index', -1)}"
-    return f"offset {known}" if isinstance(known, int) else offset
+    text = offset if isinstance(offset, str) else json.dumps(offset)
+    return f"offset {known}" if isinstance(known, int) else text
 
 
 def _topic(topic: str, partitions: Partitions) -> str:

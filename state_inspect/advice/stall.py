@@ -37,9 +37,14 @@ class IdleSource:
     """The last epoch in which it delivered rows; None if there is none."""
 
     def __str__(self) -> str:
-        topics = f" ({', '.join(self.topics)})" if self.topics else ""
         since = "yet" if self.since is None else f"since epoch {self.since}"
-        return f"source {self.name}{topics} has delivered nothing {since}"
+        return f"{self._called()} has delivered nothing {since}"
+
+    def _called(self) -> str:
+        if not self.topics:
+            return f"source {self.name}"
+        topics = f"topic{'s' * (len(self.topics) > 1)} {', '.join(self.topics)}"
+        return topics if self.name.isdecimal() else f"source {self.name} ({topics})"
 
 
 @dataclass(frozen=True)

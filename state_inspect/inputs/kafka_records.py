@@ -38,11 +38,11 @@ def with_text(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def text_of(value: Any) -> Any:
-    """Return bytes as text if they are text in UTF-8, and JSON in one line; other values as they are.
+    r"""Return bytes as text if they are text in UTF-8, and JSON in one line; other values as they are.
 
     Example:
-        >>> text_of(b"k3"), text_of(b"\\x00\\x01"), text_of(b'{\\n  "n": 1\\n}')
-        ('k3', b'\\x00\\x01', '{ "n": 1 }')
+        >>> text_of(b"k3"), text_of(b"\x00\x01"), text_of(b'{\n  "n": 1\n}')
+        ('k3', b'\x00\x01', '{ "n": 1 }')
     """
     if not isinstance(value, bytes | bytearray):
         return value
