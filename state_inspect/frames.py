@@ -109,9 +109,9 @@ def _in_words(frame: pd.DataFrame, missing: str) -> pd.DataFrame:
 
 def frame_cells(frame: pd.DataFrame) -> list[list[Cell]]:
     """Return the cells of a frame's rows, as tables show them; the topic of a record of Kafka is never cut."""
-    whole = frame.columns.get_indexer_for(["topic"]) if {"topic", "partition", "offset"} <= {*frame.columns} else ()
+    whole = "topic" if {"topic", "partition", "offset"} <= {*frame.columns} else None
     return [
-        [_uncut(cell(value)) if at in whole else cell(value) for at, value in enumerate(row)]
+        [_uncut(cell(value)) if name == whole else cell(value) for name, value in zip(frame, row, strict=True)]
         for row in frame_tuples(frame)
     ]
 

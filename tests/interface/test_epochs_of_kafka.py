@@ -12,7 +12,7 @@ from synthetic import copy_of
 
 import streamstate as ss
 from streamstate.command_line.program import main
-from streamstate.snapshots.checkpoint.epoch_reads import epoch_reads
+from streamstate.snapshots.checkpoint.epoch_reads import BySource, epoch_reads
 from streamstate.snapshots.spark.kafka_lag import kafka_lag
 
 Offsets = dict[str, dict[str, int]]
@@ -79,7 +79,7 @@ def test_the_commands_list_them(store: Path, capsys: pytest.CaptureFixture[str])
 
 def test_what_follows_a_gap_has_no_start() -> None:
     """The epoch before it is missing."""
-    epochs = [(0, {0: FLIGHTS[0]}, {0: START}), (2, {0: FLIGHTS[1]}, {0: START})]
+    epochs: list[tuple[int, BySource, BySource]] = [(0, {0: FLIGHTS[0]}, {0: START}), (2, {0: FLIGHTS[1]}, {0: START})]
     assert [read.words[0] for read in epoch_reads(epochs)][1] == (
         "flights: partition 0 up to 39, partition 1 up to 19, partition 10 up to 2"
     )
