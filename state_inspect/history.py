@@ -179,8 +179,9 @@ class History:
             epoch: the epoch's number, or ``"live - 10"`` for ten numbers before the newest captured epoch.
             timestamp: an aware datetime, for the epoch that was the newest at that time.
             offset: a source offset as ``snapshot.offsets`` shows it (a list if there are several sources, with None for
-                one that does not matter; a dict by name if they have names), or ``{"files": 100}`` for a source that
-                reads files, for the newest epoch that reflects no more than that.
+                one that does not matter; a dict by name if they have names), such as ``{"flights": {0: 812}}`` for
+                Kafka, or ``{"files": 100}`` for a source that reads files: for the newest epoch that reflects no more
+                than that. Before a partition or a topic is there, nothing of it is read.
 
         Raises:
             UnknownEpochError: the epoch is not captured; the message names the nearest captured epochs.
@@ -534,7 +535,8 @@ class History:
 
         Args:
             epoch: the epoch, as in :meth:`at`.
-            source: the source's name, or its place in the query from 0; it may be left out where there is one.
+            source: the source's name, its place in the query from 0, or its topic; it may be left out where there is
+                one.
 
         Returns:
             A DataFrame of Spark with the source's own columns, one row per row that it delivered; ``.to_arrow()``
