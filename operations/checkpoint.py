@@ -488,7 +488,8 @@ class Checkpoint(os.PathLike[str]):
         """Let a fork take the place of a stopped query, after an epoch that both have committed.
 
         The fork's state becomes the state of the checkpoint ``over``, which keeps its query id: the sink and the
-        captured history continue as the same query's. The old checkpoint is kept beside it, and the fork stays as it
+        captured history continue as the same query's. Kafka's sink, which has each row at least once, may get rows
+        again, as after any restart. The old checkpoint is kept beside it, and the fork stays as it
         is. Start the query from ``over`` afterwards, with the fork's code. If the process is killed, the next
         promotion, or the next start by streamstate, completes the switch or reverses it.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
-from streamstate.snapshots.checkpoint.source_offsets import Partitions, in_words, kafka_topics, parsed
+from streamstate.snapshots.checkpoint.source_offsets import Partitions, first_offset, in_words, parsed, read_topics
 from streamstate.snapshots.checkpoint.source_progress import by_source
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def epoch_reads(epochs: Iterable[tuple[int, BySource, BySource]]) -> Iterator[Ep
     for epoch, ends, facts in epochs:
         starts: BySource | None = None
         if epoch == 0:
-            starts = {source: (known or {}).get("start") for source, known in facts.items()}
+            starts = {source: first_offset(end, facts.get(source)) for source, end in ends.items()}
         elif last is not None and last[0] == epoch - 1:
             starts = last[1]
         yield _reads(starts or {}, ends, facts)
@@ -71,9 +71,10 @@ def _reads(starts: BySource, ends: BySource, facts: BySource) -> EpochReads:
     for source, end in ((source, parsed(end)) for source, end in ends.items()):
         if isinstance(end, dict) and BINDING in end:
             continue
-        start, topics = kafka_topics(starts.get(source)), kafka_topics(end)
+        start, topics = read_topics(starts.get(source)), read_topics(end)
         if topics is None:
-            words[source] = in_words(end, (facts.get(source) or {}).get("files"))
+            known = facts.get(source)
+            words[source] = in_words(end, known.get("files") if isinstance(known, dict) else None)
             continue
         words[source] = "; ".join(_topic(name, (start or {}).get(name), topics[name]) for name in topics)
         counts.append(_records(start, topics))

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
+from streamstate.snapshots.checkpoint.source_offsets import read_topics
 from streamstate.snapshots.store.query_plans.query_plan import EventTime
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress
@@ -93,7 +93,7 @@ def _last_delivery(progress: Sequence[EpochProgress], source: str) -> int | None
 
 
 def _topics(offset: Any) -> tuple[str, ...]:
-    return tuple(kafka_topics(offset) or ())
+    return tuple(read_topics(offset) or ())
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from streamstate.errors import InvalidArgumentError, UnknownEpochError, choices
-from streamstate.snapshots.checkpoint.source_offsets import Partitions, is_delta, kafka_topics
+from streamstate.snapshots.checkpoint.source_offsets import Partitions, first_offset, is_delta, read_topics
 from streamstate.snapshots.checkpoint.source_progress import FILES, by_source
 from streamstate.snapshots.store.entries import Entry
 
@@ -178,13 +178,13 @@ def _of_offset(offset: Any, facts: dict[str, Any] | None) -> Positions | None:
     """Return the streams and positions of an offset; None if it cannot be compared with those of other queries."""
     if not isinstance(offset, dict):
         return None
-    start = (facts or {}).get("start")
+    start = first_offset(offset, facts)
     if is_delta(offset):
         position = (offset.get("reservoirVersion"), offset.get("index"), offset.get("isStartingVersion"))
         return {("delta", offset["reservoirId"]): position}
     if offset.keys() == {"offset", "timestamp"}:
         return {("rate-micro-batch",): (offset["offset"], offset["timestamp"])}
-    if topics := kafka_topics(offset):
+    if topics := read_topics(offset):
         starts = start if isinstance(start, dict) else {}
         return {(KAFKA, topic, _read(starts.get(topic, {}))): _read(ends) for topic, ends in topics.items()}
     return None
@@ -274,10 +274,10 @@ def _with_text_keys(offset: Any) -> Any:
 
 def _check_named(limit: Any, offsets: Iterable[Any]) -> None:
     """Raise if an offset of Kafka names no topic and partition that any epoch has read."""
-    topics = kafka_topics(limit)
+    topics = read_topics(limit)
     if topics is None:
         return
-    known = [found for offset in offsets if (found := kafka_topics(offset)) is not None]
+    known = [found for offset in offsets if (found := read_topics(offset)) is not None]
     shared = (topics[topic].keys() & found[topic].keys() for found in known for topic in topics.keys() & found.keys())
     if known and not any(shared):
         raise _IncomparableError("they have no partition in common")
@@ -308,7 +308,7 @@ def within(offset: Any, limit: Any) -> bool:
     if isinstance(offset, dict) and isinstance(limit, dict):
         if is_delta(offset) or is_delta(limit):
             return _delta(offset, limit)
-        read, topics = kafka_topics(offset), kafka_topics(limit)
+        read, topics = read_topics(offset), read_topics(limit)
         if read is not None and topics is not None:
             return _kafka(read, topics)
         both = offset.keys() & limit.keys()

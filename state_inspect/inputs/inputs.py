@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, choices
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
+from streamstate.snapshots.checkpoint.source_offsets import read_topics
 from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.spark.plan_building import dataset_of
 from streamstate.snapshots.spark.private_classes import private_calls
@@ -120,7 +120,7 @@ def _chosen(
     query: CapturedQuery, sources: Sequence[StreamSource], ranges: Mapping[str, SourceRange], source: str | int | None
 ) -> StreamSource:
     """Return a source by its name, its place, or a topic that only it reads."""
-    topics = {each.name: [*(kafka_topics(ranges[each.name].end) or ())] for each in sources}
+    topics = {each.name: [*(read_topics(ranges[each.name].end) or ())] for each in sources}
     readers = [name for name, read in topics.items() if str(source) in read]
     name = str(source)
     if source is None and len(topics) == 1:
