@@ -113,6 +113,13 @@ def spark_of(conf: Mapping[str, str]) -> str:
     return next((version for setting, version in _SINCE if setting in conf), "before 4.0" if conf else "unknown")
 
 
+def spark_version(checkpoint: CheckpointFiles) -> str | None:
+    """Return the version of Spark that planned the newest epoch; None if it is not known."""
+    epoch = checkpoint.newest_readable()
+    planned = None if epoch is None else checkpoint.readable_plan(epoch)
+    return spark_of(planned.conf) if planned is not None and planned.conf else None
+
+
 def _tables(
     checkpoint: CheckpointFiles, epoch: int | None, committed: Sequence[int]
 ) -> tuple[Sequence[TableReading], list[CheckupFinding]]:

@@ -74,6 +74,7 @@ def follow(
     on_pass: OnPass | None = None,
     records_plan: bool = True,
     checkpoint_of_query: str | os.PathLike[str] | None = None,
+    fallback: str | None = None,
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
@@ -82,7 +83,7 @@ def follow(
     """
     interval = CaptureInterval.of(every)
     if isinstance(query_or_checkpoint, (str, os.PathLike)):
-        checkpoint, fallback, query = query_or_checkpoint, None, None
+        checkpoint, query = query_or_checkpoint, None
     else:
         query = served(query_or_checkpoint)
         checkpoint, fallback = checkpoint_of_query or checkpoint_of(query), query.name

@@ -39,11 +39,15 @@ class HadoopFiles:
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder."""
+        return [*self.entries(path)]
+
+    def entries(self, path: str) -> dict[str, bool]:
+        """Return the names in a folder, each with whether it is a folder."""
         system, where = self._at(path)
         # Listing a file gives the file itself.
         if not system.exists(where) or not system.getFileStatus(where).isDirectory():
-            return []
-        return [status.getPath().getName() for status in system.listStatus(where)]
+            return {}
+        return {status.getPath().getName(): status.isDirectory() for status in system.listStatus(where)}
 
     def tree(self, path: str) -> set[str]:
         """Return the paths of all files below a folder."""

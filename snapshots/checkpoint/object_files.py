@@ -55,12 +55,17 @@ class ObjectFiles:
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder; none if there is nothing below it."""
+        return [*self.entries(path)]
+
+    def entries(self, path: str) -> dict[str, bool]:
+        """Return the names in a folder, each with whether it is a folder; none if there is nothing below it."""
         import obstore
 
         with self._errors():
             found = obstore.list_with_delimiter(self._store, self._key(path))
-        paths = [*found["common_prefixes"], *(entry["path"] for entry in found["objects"])]
-        return [path.rstrip("/").rpartition("/")[2] for path in paths]
+        paths = dict.fromkeys(found["common_prefixes"], True)
+        paths |= {entry["path"]: False for entry in found["objects"]}
+        return {path.rstrip("/").rpartition("/")[2]: folder for path, folder in paths.items()}
 
     def text(self, path: str) -> str | None:
         """Return a file's text; None if it does not exist."""
