@@ -306,6 +306,10 @@ class Checkpoint(os.PathLike[str]):
 
         The plan of a ``StreamingQuery`` of this process is recorded too, so that the store can show its result.
 
+        The path may also be the folder of a pipeline's flow, which holds a checkpoint for each of its versions. They
+        are captured one after another, under names of their own. The capture goes on with the next one once a full
+        refresh has started it.
+
         Args:
             store: as for :meth:`capture`.
             name: as for :meth:`capture`.

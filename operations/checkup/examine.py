@@ -26,6 +26,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import next_start
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
 from streamstate.snapshots.checkpoint.server_copy import origin_of
+from streamstate.snapshots.checkpoint.state_files import StoreFiles
 from streamstate.snapshots.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _tables(
         return (), [CheckupFinding("warning", "No epoch is committed yet. Look again once the query has run.")]
     if not checkpoint.has_state():
         return (), [CheckupFinding("note", "There is no state to capture.")]
-    if epoch is None:
+    if epoch is None or not any(StoreFiles(checkpoint.state_files(number)).files for number in checkpoint.operators()):
         return (), []
     try:
         tables = table_readings(checkpoint, epoch)

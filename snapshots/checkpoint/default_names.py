@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from streamstate.snapshots.store.names import distinct, is_number, name_from
+
+if TYPE_CHECKING:
+    from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
 
 _OF_PIPELINE = "_checkpoints"
 _LEAST = 2
@@ -42,6 +46,11 @@ def flow_version(path: str) -> FlowVersion | None:
     if not found or not is_number(version) or len(names) < _LEAST:
         return None
     return FlowVersion(folder, int(version), *names[-_LEAST:])
+
+
+def versions_in(files: ReadableFiles, folder: str) -> list[int]:
+    """Return the versions in the folder of a flow, ascending."""
+    return sorted(int(name) for name, is_folder in files.entries(folder).items() if is_folder and is_number(name))
 
 
 def default_names(path: str, root: str = "") -> Iterator[str]:

@@ -23,19 +23,18 @@ def checkpoints_below(files: ReadableFiles, root: str, *, most_folders: int | No
     Args:
         files: the file system.
         root: the path or URI of the folder.
-        most_folders: the number of folders after which to stop, at the end of a level.
+        most_folders: the number of folders to list at most.
     """
-    level, seen, listed = [root], set[str](), 0
-    while level and (most_folders is None or listed < most_folders):
+    level, seen = [root], set[str]()
+    while level:
         level = [folder for folder in level if _is_new(folder, seen)]
-        listed += len(level)
         following: list[str] = []
         for folder, entries in zip(level, files.each(files.entries, level), strict=True):
             is_checkpoint = entries.keys() >= _MARKS
             if is_checkpoint:
                 yield folder
             following += (f"{folder}/{name}" for name in _to_search(entries, is_checkpoint=is_checkpoint))
-        level = following
+        level = following if most_folders is None else following[: max(most_folders - len(seen), 0)]
 
 
 def _is_new(folder: str, seen: set[str]) -> bool:
