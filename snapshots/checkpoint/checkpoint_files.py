@@ -6,6 +6,7 @@ The commit log is the authority: epoch N exists once ``commits/N`` does (:mod:`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import threading
@@ -15,11 +16,20 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamstate.errors import CaptureError, CheckpointReplacedError, DamagedCheckpointError, NotACheckpointError
+from streamstate.errors import (
+    CaptureError,
+    CheckpointReplacedError,
+    DamagedCheckpointError,
+    NotACheckpointError,
+    StreamStateError,
+    choices,
+    worded,
+)
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.checkpoint.fork_record import PromotionRecord, barrier_in, promotion_in
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, legacy_operators
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
+from streamstate.snapshots.checkpoint.search import checkpoints_below
 from streamstate.snapshots.checkpoint.source_progress import sources_after
 from streamstate.snapshots.checkpoint.state_files import StoreFiles
 from streamstate.snapshots.store.names import is_number
@@ -29,6 +39,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_MOST_FOLDERS, _MOST_LISTED = 100, 20
+"""The folders that are searched, and the checkpoints that are named, if a path is a folder above checkpoints."""
 _METADATA_ADVICE = (
     'Restore it from a backup, or write a new one: {"id": "…"}, with the query\'s id. A store that has captured the'
     " query knows the id: column query_id of its table _queries."
@@ -98,10 +110,22 @@ class CheckpointFiles(os.PathLike[str]):
         if self.begun() or self.committed():
             why = "is missing" if content is None else "has no id of a query" if content else "is empty"
             raise DamagedCheckpointError.file(path, why, _METADATA_ADVICE)
+        if below := self._checkpoints_below():
+            raise NotACheckpointError(
+                f"{self.path} is not a checkpoint, but a folder above checkpoints.\nPass one of them: {choices(below)}."
+                + worded(" ss.checkpoints lists them all.", command=" streamstate find lists them all.")
+            )
         raise NotACheckpointError(
             f"{self.path} is not the checkpoint of a streaming query: it has no readable 'metadata' file.\n"
             "Pass the checkpointLocation of a query that has been started at least once."
         )
+
+    def _checkpoints_below(self) -> list[str]:
+        """Return the paths, relative to this one, of some checkpoints below it."""
+        found = checkpoints_below(self._files, self.path, most_folders=_MOST_FOLDERS)
+        with contextlib.suppress(StreamStateError, OSError):
+            return sorted(path.removeprefix(f"{self.path}/") for path in itertools.islice(found, _MOST_LISTED))
+        return []
 
     def check_same(self) -> None:
         """Raise if another query's checkpoint has replaced the one that was read first; a missing one may come back."""

@@ -62,13 +62,17 @@ class HadoopFiles:
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder."""
+        return [*self.entries(path)]
+
+    def entries(self, path: str) -> dict[str, bool]:
+        """Return the names in a folder, each with whether it is a folder."""
         with contextlib.suppress(FileNotFoundError), self._at(path) as (system, where):
             found = list(system.listStatus(where))
             # Listing a file gives the file itself.
             if len(found) == 1 and found[0].getPath().equals(system.makeQualified(where)):
-                return []
-            return [status.getPath().getName() for status in found]
-        return []
+                return {}
+            return {status.getPath().getName(): status.isDirectory() for status in found}
+        return {}
 
     def tree(self, path: str) -> set[str]:
         """Return the paths of all files below a folder."""

@@ -57,6 +57,10 @@ class ObjectFiles:
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder; none if there is nothing below it."""
+        return [*self.entries(path)]
+
+    def entries(self, path: str) -> dict[str, bool]:
+        """Return the names in a folder, each with whether it is a folder; none if there is nothing below it."""
         import obstore
 
         with self._errors():
@@ -65,8 +69,9 @@ class ObjectFiles:
             self._committed = {
                 f"{path}/{entry['path'].rpartition('/')[2]}": entry["last_modified"] for entry in found["objects"]
             }
-        paths = [*found["common_prefixes"], *(entry["path"] for entry in found["objects"])]
-        return [path.rstrip("/").rpartition("/")[2] for path in paths]
+        paths = dict.fromkeys(found["common_prefixes"], True)
+        paths |= {entry["path"]: False for entry in found["objects"]}
+        return {path.rstrip("/").rpartition("/")[2]: folder for path, folder in paths.items()}
 
     def text(self, path: str) -> str | None:
         """Return a file's text; None if it does not exist."""
