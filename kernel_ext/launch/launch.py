@@ -93,7 +93,7 @@ class Launch:
     @lasting_jobs()
     def start(self) -> StreamingQuery:
         """Start the query from its checkpoint, and before it what records its input."""
-        from pyspark.errors import PySparkException
+        from streamstate.snapshots.spark.connect import errors_of_spark
 
         spark = self.frame.sparkSession
         if self.on_connect:
@@ -112,7 +112,7 @@ class Launch:
         except BaseException as error:
             for recorder in idle:
                 recorder.stop(self.name)
-            if isinstance(error, PySparkException):
+            if isinstance(error, errors_of_spark()):
                 raise QueryError(f"Spark did not start {self.name}: {first_line(error)}") from error
             raise
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from streamstate.snapshots.capture.change_feed import Verify, check_verify
 from streamstate.snapshots.capture.connect_capturer import ConnectCapturer
 from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.default_names import default_names
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
 from streamstate.snapshots.checkpoint.server_copy import CopiedCheckpoint
@@ -22,7 +23,7 @@ from streamstate.snapshots.spark.session import classic_session, running_session
 from streamstate.snapshots.spark.worker.files import worker_files
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name, name_from
-from streamstate.snapshots.store.registry import check_store
+from streamstate.snapshots.store.registry import Branch, check_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +96,7 @@ def capturer_for(
 ) -> Capturer:
     """Return a capturer for a checkpoint; without a name it takes the one that the query has in the store.
 
-    If it has none there, its name is made from ``fallback`` or, by default, from the checkpoint's folder.
+    If it has none there, it takes ``fallback`` or, by default, a name made from the checkpoint's path.
     """
     check_verify(verify)
     if name is not None:
@@ -104,11 +105,19 @@ def capturer_for(
     known = check_store(layout)
     if name is None:
         own = (query.name for query in known.values() if query.query_id == opened.query_id)
-        name = next(own, None) or name_from(fallback or opened.path.rsplit("/", 1)[-1])
+        name = next(own, None) or _default_name(fallback, opened.path, known.values())
     session = classic_of(spark)
     if session is None:
         return ConnectCapturer(None, opened, layout, name, verify, in_worker=spark is not None)
     return Capturer(session, opened, layout, name, verify)
+
+
+def _default_name(fallback: str | None, path: str, known: Iterable[Branch]) -> str:
+    """Return a name for a query that the store does not have: the shortest from its path that is not another's."""
+    names = [*default_names(path)] if fallback is None else [name_from(fallback)]
+    # A query whose checkpoint was at the same path before keeps its name: registering the new one says so.
+    others = {query.name.casefold() for query in known if query.checkpoint != path}
+    return next((name for name in names if name.casefold() not in others), names[0])
 
 
 def open_checkpoint(
