@@ -27,7 +27,7 @@ FLIGHTS = "departures-of-the-port-authority-of-new-york-and-new-jersey-2013"
 def running(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Flights and gates, joined and counted by key, in epochs of at most 40 records; one flight has headers."""
     for topic in (FLIGHTS, "gates"):
-        broker.create(topic)
+        broker.create(topic, retention_ms="604800000")
     broker.produce(FLIGHTS, ((n % 2, f"k{n % 5}", json.dumps({"n": n}, indent=2)) for n in range(60)))
     broker.produce(FLIGHTS, [(0, "k9", "x")])
     broker.produce("gates", ((n % 2, f"k{n % 5}", bytes([255, n])) for n in range(20)))
