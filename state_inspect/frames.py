@@ -25,6 +25,8 @@ _NULLABLE: dict[pa.DataType, Any] = {
     pa.float32(): pd.Float32Dtype(),
     pa.float64(): pd.Float64Dtype(),
 }
+_ROOM = {"topic": 1_000, "value": 160}
+"""The characters that cells of Kafka's records show."""
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -108,13 +110,19 @@ def _in_words(frame: pd.DataFrame, missing: str) -> pd.DataFrame:
 
 
 def frame_cells(frame: pd.DataFrame) -> list[list[Cell]]:
-    """Return the cells of a frame's rows, as tables show them; the topic of a record of Kafka is never cut."""
-    whole = "topic" if {"topic", "partition", "offset"} <= {*frame.columns} else None
+    """Return the cells of a frame's rows, as tables show them.
+
+    Of a record of Kafka, the topic is never cut, and the value, usually JSON, is cut later than other cells.
+    """
+    room = _ROOM if {"topic", "partition", "offset"} <= {*frame.columns} else {}
+    rooms = [room.get(name) for name in frame]
     return [
-        [_uncut(cell(value)) if name == whole else cell(value) for name, value in zip(frame, row, strict=True)]
+        [cell(value) if most is None else _longer(cell(value), most) for most, value in zip(rooms, row, strict=True)]
         for row in frame_tuples(frame)
     ]
 
 
-def _uncut(shown: Cell) -> Cell:
-    return shown if shown.whole is None else Cell(shown.whole, shown.kind)
+def _longer(shown: Cell, most: int) -> Cell:
+    if shown.whole is None or len(shown.whole) <= most:
+        return Cell(shown.whole or shown.text, shown.kind)
+    return Cell(f"{shown.whole[: most - 1]}…", shown.kind, shown.whole)

@@ -17,10 +17,10 @@ def running_query(query_id: str) -> StreamingQuery | None:
     """Return a query that runs in this process, by its id; None if it does not. Starts nothing."""
     if "pyspark.sql" not in sys.modules:
         return None
-    from pyspark.sql import SparkSession
+    from streamstate.snapshots.spark.session import running_session
 
-    with contextlib.suppress(Exception):  # no classic session, or one that is ending
-        session = SparkSession.getActiveSession()
+    with contextlib.suppress(Exception):  # the session is ending
+        session = running_session()
         active = [] if session is None else session.streams.active
         return next((query for query in active if str(query.id) == query_id), None)
     return None

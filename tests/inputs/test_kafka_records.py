@@ -53,6 +53,13 @@ def test_the_place_of_a_record_comes_first_and_is_never_cut() -> None:
         assert "0x" not in text
 
 
+def test_a_value_has_room() -> None:
+    """Values are usually JSON, and longer than other cells."""
+    short, long = '{"carrier": "HA", "origin": "JFK", "dest": "HNL", "flight": 51, "dep_delay": 1301.0}', "x" * 161
+    assert as_text(with_text(records((b"k", short.encode())))).count(short) == 1
+    assert "x" * 159 + "…" in as_text(with_text(records((b"k", long.encode()))))
+
+
 def test_headers_are_text() -> None:
     """Their values are bytes, too."""
     found = with_text(records((b"k", b"v"), headers=[[{"key": "trace", "value": b"7f"}, {"key": "n", "value": None}]]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ FLIGHTS = "departures-of-the-port-authority-of-new-york-and-new-jersey-2013"
 def running(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Flights and gates, joined and counted by key, in epochs of at most 40 records; one flight has headers."""
     for topic in (FLIGHTS, "gates"):
-        broker.create(topic)
+        broker.create(topic, retention_ms="604800000")
     broker.produce(FLIGHTS, ((n % 2, f"k{n % 5}", json.dumps({"n": n}, indent=2)) for n in range(60)))
     broker.produce(FLIGHTS, [(0, "k9", "x")])
     broker.produce("gates", ((n % 2, f"k{n % 5}", bytes([255, n])) for n in range(20)))
@@ -43,6 +44,8 @@ def running(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPa
     counted = both.withColumn("k", F.col("key").cast("string")).groupBy("k").count()
     started = ss.start(counted, "shown", tmp_path_factory.mktemp("shown") / "store", partitions=2)
     started.wait(epoch=1, timeout=60)
+    while started.query is None or (started.query.lastProgress or {}).get("batchId", 0) < 1:
+        time.sleep(0.05)  # Spark reports on an epoch after its commit
     yield started
     started.stop()
 

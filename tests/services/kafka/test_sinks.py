@@ -34,7 +34,7 @@ def consumed(broker: Broker, topic: str, count: int) -> list[tuple[bytes, bytes]
     consumer.subscribe([topic])
     found = [consumer.poll(10) for _ in range(count)]
     consumer.close()
-    return sorted((record.key(), record.value()) for record in found if record is not None)
+    return sorted((record.key() or b"", record.value() or b"") for record in found if record is not None)
 
 
 def test_results_go_to_a_topic(numbers: DataFrame, broker: Broker, tmp_path: Path) -> None:
