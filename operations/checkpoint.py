@@ -202,8 +202,10 @@ class Checkpoint(os.PathLike[str]):
         """Return the epochs in the checkpoint's logs, ascending, without Spark.
 
         Columns: ``epoch``; ``status`` (``committed`` or ``begun``); ``began_at``, ``committed_at``, ``watermark``;
-        ``partitions`` of the state; ``offsets`` (JSON, as :meth:`History.epochs` has it); ``sources``, a dict with each
-        source's end offset in words. What Spark has purged is missing.
+        ``partitions`` of the state; ``offsets`` (JSON, as :meth:`History.epochs` has it); ``sources``, a dict with what
+        the epoch read of each source, in words: for Kafka from which offset to which, of each partition; ``records``,
+        how many of Kafka's offsets these are; ``lag``, how many records of Kafka it left unread, for the last epochs
+        of a query that runs in this process. What Spark has purged is missing.
 
         Raises:
             NotACheckpointError: there is no checkpoint.
@@ -214,7 +216,7 @@ class Checkpoint(os.PathLike[str]):
         """
         from streamstate.operations.checkpoint_logs import epoch_frame
 
-        return epoch_frame(self._files)
+        return epoch_frame(self._files, self._query)
 
     def operators(self) -> pd.DataFrame:
         """Return the stateful operators with their state tables at the newest committed epoch, without Spark.
@@ -509,7 +511,8 @@ class Checkpoint(os.PathLike[str]):
         """Let a fork take the place of a stopped query, after an epoch that both have committed.
 
         The fork's state becomes the state of the checkpoint ``over``, which keeps its query id: the sink and the
-        captured history continue as the same query's. The old checkpoint is kept beside it, and the fork stays as it
+        captured history continue as the same query's. Kafka's sink, which has each row at least once, may get rows
+        again, as after any restart. The old checkpoint is kept beside it, and the fork stays as it
         is. Start the query from ``over`` afterwards, with the fork's code. If the process is killed, the next
         promotion, or the next start by streamstate, completes the switch or reverses it.
 
@@ -525,7 +528,7 @@ class Checkpoint(os.PathLike[str]):
             NotACheckpointError: one of the two is not a checkpoint, or has no committed epoch.
             QueryError: one of the queries is running, or another process is promoting.
             PromotionError: the fork is ahead or behind, has read other input, or is of another query; an epoch was
-                begun and not committed; or the file system cannot rename folders in one step. Nothing was changed.
+                begun and not committed. Nothing was changed.
 
         Example:
             >>> fork = checkpoint.fork("checkpoints/zero", edit="UPDATE op0 SET max = 0 WHERE carrier = 'HA'")

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import (
+    CaptureError,
     CheckpointReplacedError,
     DamagedCheckpointError,
     NotACheckpointError,
@@ -25,7 +26,7 @@ from streamstate.errors import (
     worded,
 )
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
-from streamstate.snapshots.checkpoint.fork_record import PromotionRecord, promotion_in
+from streamstate.snapshots.checkpoint.fork_record import PromotionRecord, barrier_in, promotion_in
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, legacy_operators
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
 from streamstate.snapshots.checkpoint.search import checkpoints_below
@@ -99,11 +100,13 @@ class CheckpointFiles(os.PathLike[str]):
         Raises:
             NotACheckpointError: there is no checkpoint.
             DamagedCheckpointError: there is one, without a readable ``metadata`` file.
+            CaptureError: its files are being replaced.
         """
         path = f"{self.path}/metadata"
         content = self._files.content(path)
         if (query_id := _id_in(content)) is not None:
             return query_id
+        _refuse_barrier(path, content)
         if self.begun() or self.committed():
             why = "is missing" if content is None else "has no id of a query" if content else "is empty"
             raise DamagedCheckpointError.file(path, why, _METADATA_ADVICE)
@@ -128,6 +131,7 @@ class CheckpointFiles(os.PathLike[str]):
         """Raise if another query's checkpoint has replaced the one that was read first; a missing one may come back."""
         content = self._files.content(f"{self.path}/metadata")
         text = None if content is None else content.decode(errors="replace")
+        _refuse_barrier(self.path, content)
         if text is None or "query_id" not in self.__dict__ or self.query_id in text:
             self.promotion = promotion_in(text)
             return
@@ -342,6 +346,16 @@ class CheckpointFiles(os.PathLike[str]):
             known[read.__name__, path] = read(path)
         found: _T = known[read.__name__, path]
         return found
+
+
+def _refuse_barrier(checkpoint: str, metadata: bytes | None) -> None:
+    """Raise while a checkpoint's files are replaced: what is there is only a part."""
+    if metadata is not None and barrier_in(metadata.decode(errors="replace")) is not None:
+        raise CaptureError(
+            f"The files of {checkpoint.removesuffix('/metadata')} are being replaced, or that was interrupted.\n"
+            "Wait for it. ss.start and ss.Checkpoint(…).promotion() complete or reverse an interrupted promotion;"
+            " a new checkpoint that was interrupted has to be deleted and made again."
+        )
 
 
 def _id_in(metadata: bytes | None) -> str | None:

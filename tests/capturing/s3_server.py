@@ -3,11 +3,13 @@
 It runs in a separate process, because deltalake holds the GIL while it waits for a response. Requests are handled one
 at a time, because moto's check before a conditional write and the write itself are not atomic. Requests that are not
 signed with the access key are rejected. ``GET /-/requests`` returns the requests since the last such call, as JSON.
+``PUT /-/faults`` takes a list of ``[request, status]``: requests that match the regular expression fail with it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterable
@@ -20,11 +22,13 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 _moto = DomainDispatcherApplication(create_backend_app)
 _lock = threading.Lock()
 _requests: list[str] = []
-_RECORDED = "/-/requests"
+_faults: list[tuple[str, int]] = []
+_RECORDED, _FAULTS = "/-/requests", "/-/faults"
 _REJECTED = (
     b"<Error><Code>InvalidAccessKeyId</Code>"
     b"<Message>The AWS Access Key Id you provided does not exist in our records.</Message></Error>"
 )
+_FAULT = b"<Error><Code>InjectedFault</Code><Message>This request fails in a test.</Message></Error>"
 
 
 class Quiet(WSGIRequestHandler):
@@ -32,6 +36,10 @@ class Quiet(WSGIRequestHandler):
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 (werkzeug's name)
         """Do nothing."""
+
+    def handle_expect_100(self) -> bool:
+        """Leave ``Expect: 100-continue`` to werkzeug, which answers too: a client takes the second for the result."""
+        return True
 
 
 def one_at_a_time(environment: dict[str, Any], start: Any) -> Iterable[bytes]:
@@ -41,7 +49,15 @@ def one_at_a_time(environment: dict[str, Any], start: Any) -> Iterable[bytes]:
         _requests.clear()
         start("200 OK", [("Content-Type", "application/json")])
         return [body]
-    _requests.append(_request(environment))
+    if environment["PATH_INFO"] == _FAULTS:
+        _faults[:] = json.loads(environment["wsgi.input"].read(int(environment["CONTENT_LENGTH"])))
+        start("200 OK", [])
+        return []
+    _requests.append(request := _request(environment))
+    for pattern, status in _faults:
+        if re.search(pattern, request):
+            start(f"{status} Fault", [("Content-Type", "application/xml")])
+            return [_FAULT]
     if f"Credential={sys.argv[1]}/" not in environment.get("HTTP_AUTHORIZATION", ""):
         start("403 Forbidden", [("Content-Type", "application/xml")])
         return [_REJECTED]
@@ -51,11 +67,12 @@ def one_at_a_time(environment: dict[str, Any], start: Any) -> Iterable[bytes]:
 
 
 def _request(environment: dict[str, Any]) -> str:
-    """A request as ``LIST bucket/prefix`` or as method and key: ``GET bucket/key``."""
+    """A request as ``LIST bucket/prefix``, ``COPY bucket/key``, or as method and key: ``GET bucket/key``."""
     path, query = environment["PATH_INFO"].lstrip("/"), parse_qs(environment.get("QUERY_STRING", ""))
     if "list-type" in query:
         return f"LIST {path.rstrip('/')}/{query.get('prefix', [''])[0]}"
-    return f"{environment['REQUEST_METHOD']} {path}"
+    method = "COPY" if "HTTP_X_AMZ_COPY_SOURCE" in environment else environment["REQUEST_METHOD"]
+    return f"{method} {path}"
 
 
 if __name__ == "__main__":
