@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.operations.checkpoint import Checkpoint
+from streamstate.operations.many_checkpoints import Checkpoints
 from streamstate.snapshots.capture.capture import open_checkpoint
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, local_path
 
@@ -16,7 +18,7 @@ _OF_SPARK = frozenset({"metadata", "offsets", "commits", "state", "sources"})
 _TABLE_LOG = "_delta_log"
 
 
-def checkpoints(root: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> list[Checkpoint]:
+def checkpoints(root: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> Checkpoints:
     """Find every checkpoint under a folder, at any depth, such as those of a pipeline.
 
     A checkpoint is a folder with Spark's ``metadata`` and ``offsets``. Delta tables and the state of checkpoints are
@@ -27,7 +29,7 @@ def checkpoints(root: str | os.PathLike[str], *, storage_options: Mapping[str, s
         storage_options: deltalake's options for reaching an object store.
 
     Returns:
-        The checkpoints, sorted by their path.
+        The checkpoints, sorted by their path: a list that can be captured and followed as a whole.
 
     Raises:
         InvalidArgumentError: ``root`` is not a folder.
@@ -41,7 +43,11 @@ def checkpoints(root: str | os.PathLike[str], *, storage_options: Mapping[str, s
     if local is not None and not local.is_dir():
         raise InvalidArgumentError(f"{opened.path} is not a folder.\nPass a folder that holds checkpoints.")
     found = _search(opened.files, opened.path) if local is None else _search_disk(local, set())
-    return [Checkpoint(path, storage_options=storage_options) for path in sorted(found)]
+    return Checkpoints(
+        (Checkpoint(path, storage_options=storage_options) for path in sorted(found)),
+        partial(checkpoints, root, storage_options=storage_options),
+        storage_options,
+    )
 
 
 def _search_disk(folder: Path, seen: set[Path]) -> Iterator[str]:

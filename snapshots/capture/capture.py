@@ -22,7 +22,7 @@ from streamstate.snapshots.spark.session import classic_session, running_session
 from streamstate.snapshots.spark.worker.files import worker_files
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name, name_from
-from streamstate.snapshots.store.registry import check_store
+from streamstate.snapshots.store.registry import Branch, check_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,16 +92,18 @@ def capturer_for(
     fallback: str | None = None,
     verify: Verify = "first",
     storage_options: Mapping[str, str] | None = None,
+    known: Mapping[str, Branch] | None = None,
 ) -> Capturer:
     """Return a capturer for a checkpoint; without a name it takes the one that the query has in the store.
 
-    If it has none there, its name is made from ``fallback`` or, by default, from the checkpoint's folder.
+    If it has none there, its name is made from ``fallback`` or, by default, from the checkpoint's folder. A caller that
+    has read the store's queries passes them as ``known``.
     """
     check_verify(verify)
     if name is not None:
         check_name(name)
     opened, layout = open_checkpoint(checkpoint, spark, storage_options), Layout.at(store, storage_options)
-    known = check_store(layout)
+    known = check_store(layout) if known is None else known
     if name is None:
         own = (query.name for query in known.values() if query.query_id == opened.query_id)
         name = next(own, None) or name_from(fallback or opened.path.rsplit("/", 1)[-1])
