@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 PYTHON = (
-    *("Checkpoint", "checkpoints"),
+    *("Checkpoint", "checkpoints", "Checkpoints.capture", "Checkpoints.follow"),
     *("Checkpoint.doctor", "Checkpoint.epochs", "Checkpoint.operators", "Checkpoint.capture", "Checkpoint.follow"),
     *("Checkpoint.fork", "Fork.step", "Fork.promote", "Checkpoint.debug", "Checkpoint.replay", "Checkpoint.audit"),
     *("Checkpoint.check", "Checkpoint.propose_mapping", "Checkpoint.migrate", "Checkpoint.rescale", "bootstrap"),
