@@ -44,7 +44,7 @@ def running(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPa
     counted = both.withColumn("k", F.col("key").cast("string")).groupBy("k").count()
     started = ss.start(counted, "shown", tmp_path_factory.mktemp("shown") / "store", partitions=2)
     started.wait(epoch=1, timeout=60)
-    while started.query is None or (started.query.lastProgress or {}).get("batchId", 0) < 1:
+    while started.query is None or (p := started.query.lastProgress) is None or p["batchId"] < 1:
         time.sleep(0.05)  # Spark reports on an epoch after its commit
     yield started
     started.stop()
