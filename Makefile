@@ -2,13 +2,14 @@
 #   PYTHON=/path/to/python3.12   the interpreter to use          VENV=folder   where the environment is
 #   STREAMSTATE_NO_INSTALL=1     install and download nothing; if something is missing, say what to install by hand
 #   PYTESTFLAGS='-k at -x'       more for pytest                 LABFLAGS=...  more for JupyterLab
-#   VERSIONS='4.1.4 3.5.8'       the Sparks for test-versions
+#   VERSIONS='4.1.4 3.5.8'       the Sparks for test-versions    SERVICES=kafka   the services for test-services
 #   DEMOFLAGS=--full             the demo's whole year           DEMOFLAGS=--help lists the others
 
 VENV ?= .venv
 PYTHON ?=
 PYTESTFLAGS ?=
 VERSIONS ?=
+SERVICES ?=
 LABFLAGS ?=
 DEMOFLAGS ?=
 
@@ -16,7 +17,7 @@ PY := $(VENV)/bin/python
 DONE := $(VENV)/.done
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test test-slow test-versions test-all test-exhaustive coverage lab lint format notebooks docs dist bench java clean distclean
+.PHONY: help demo test test-slow test-versions test-services test-all test-exhaustive coverage lab lint format notebooks docs dist bench java clean distclean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -44,14 +45,17 @@ test: $(DONE)/dev $(DONE)/spark.jsa java  ## run the tests: about ten minutes on
 	@$(PYTEST) $(PYTESTFLAGS)
 
 test-slow: $(DONE)/dev $(DONE)/spark.jsa java  ## run what `make test` leaves out: notebooks, more operators, more of the browser
-	@$(PYTEST) -m "slow and not exhaustive and not versions" $(PYTESTFLAGS)
+	@$(PYTEST) -m "slow and not exhaustive and not versions and not services" $(PYTESTFLAGS)
 
 test-versions: $(DONE)/dev java  ## run what differs between versions of Spark under each of them, installed into ~/.cache
 	@SPARK_SUBMIT_OPTS="$(filter-out -XX:SharedArchiveFile=%,$(QUICK_JAVA))" $(PY) -m scripts.other_sparks $(VERSIONS)
 	@$(if $(VERSIONS),,$(PY) -m scripts.compatibility --check)
 
+test-services: $(DONE)/dev $(DONE)/spark.jsa java  ## run the tests beside Kafka, Delta for Spark and an S3-compatible server
+	@SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" $(PY) -m scripts.services $(SERVICES)
+
 test-all: $(DONE)/dev $(DONE)/spark.jsa java  ## run both
-	@$(PYTEST) -m "not exhaustive and not versions" $(PYTESTFLAGS)
+	@$(PYTEST) -m "not exhaustive and not versions and not services" $(PYTESTFLAGS)
 
 test-exhaustive: $(DONE)/dev $(DONE)/spark.jsa java  ## run the many more cases of what the other tests show, for an hour
 	@$(PYTEST) --dist worksteal -m exhaustive $(PYTESTFLAGS)

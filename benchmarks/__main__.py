@@ -14,6 +14,7 @@ import streamstate as ss
 from benchmarks.alone import alone
 from benchmarks.auditing import auditing
 from benchmarks.beside import back_to_back, paced
+from benchmarks.bucket import bucket, bucket_requests
 from benchmarks.fleet import fleet
 from benchmarks.following import follower_memory, freshness
 from benchmarks.forking import forking
@@ -60,6 +61,8 @@ _ALL = {
     "audit": _Benchmark(auditing, Size(0, 0, 50)),
     "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 4)),
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
+    "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),
+    "bucket_requests": _Benchmark(bucket_requests, Size(5, 5, 3), needs_spark=False),
     "looking": _Benchmark(looking, Size(1_000_000, 50_000, 100), needs_spark=False),
 }
 

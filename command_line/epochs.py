@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from streamstate.command_line.arguments import add_checkpoint, add_json, add_storage_options, storage_options
 from streamstate.command_line.command import FINE, Command
 from streamstate.command_line.output import print_frame
+from streamstate.snapshots.checkpoint.epoch_reads import in_a_line
 
-_COLUMNS = ("epoch", "status", "began_at", "committed_at", "watermark", "partitions", "offsets", "sources")
+_COLUMNS = (
+    *("epoch", "status", "began_at", "committed_at", "watermark", "partitions", "offsets", "sources", "records", "lag"),
+)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +30,8 @@ def _run(given: argparse.Namespace) -> int:
         offsets = [text and json.loads(text) for text in epochs["offsets"]]
         epochs = epochs.assign(offsets=offsets, sources=epochs["sources"].map(_by_name))
     else:
-        epochs = epochs.drop(columns="offsets").assign(sources=epochs["sources"].map(_in_a_line))
+        unknown = [name for name in ("records", "lag") if epochs[name].isna().all()]
+        epochs = epochs.drop(columns=["offsets", *unknown]).assign(sources=epochs["sources"].map(in_a_line))
     print_frame(epochs, as_json=given.json)
     return FINE
 
@@ -37,18 +41,12 @@ def _by_name(sources: Mapping[str | int, str]) -> dict[str, str]:
     return {str(source): words for source, words in sources.items()}
 
 
-def _in_a_line(sources: Mapping[str | int, str]) -> str:
-    """Return the positions in all sources; the only one needs no name."""
-    if len(sources) == 1:
-        return next(iter(sources.values()))
-    return "; ".join(f"{source}: {words}" for source, words in sources.items())
-
-
 EPOCHS = Command(
     "epochs",
     "list the epochs of a checkpoint, with the position in each source",
     "List the epochs that a checkpoint's logs still hold: when each began and was committed, its watermark, and the "
-    "offset up to which it read each source, in words. Epochs that Spark has purged are missing. Nothing is changed, "
+    "what it read of each source, in words: of a topic of Kafka, from which offset to which, by partition. Epochs that "
+    "Spark has purged are missing. Nothing is changed, "
     "and Spark is not started.",
     """
     streamstate epochs checkpoints/delays

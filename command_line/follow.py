@@ -159,11 +159,14 @@ def _followed(
 
 def _check_exists(checkpoint: str) -> None:
     """Raise at once if a local checkpoint does not exist: with a name, following would wait for it without a word."""
+    from streamstate.snapshots.capture.flow_versions import is_flow
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
     from streamstate.snapshots.checkpoint.filesystem import local_path
 
     if local_path(checkpoint) is not None:
-        _ = CheckpointFiles(checkpoint).query_id
+        opened = CheckpointFiles(checkpoint)
+        if not is_flow(opened.files, opened.path):
+            _ = opened.query_id
 
 
 def _show(given: argparse.Namespace, capture: Capture, outcome: CaptureReport | Exception) -> None:

@@ -17,7 +17,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_query(parser)
     add_epoch(parser)
     add_code(parser, "--code", mode=None, required=True)
-    parser.add_argument("--source", metavar="SOURCE", help="the source's name, or its place in the query from 0")
+    parser.add_argument(
+        "--source", metavar="SOURCE", help="the source's name, its topic, or its place in the query from 0"
+    )
     parser.add_argument("--limit", metavar="N", type=count, default=20, help="at most this many rows (default: 20)")
     add_json(parser, "an object for each row")
 

@@ -20,7 +20,7 @@ _QUERIES = (
     *("query", "epochs", "gaps", "newest", "committed_at", "rows", "changes", "behind", "watermark", "bytes"),
     *("checkpoint", "problem"),
 )
-_EPOCHS = ("epoch", "status", "committed_at", "watermark", "input_rows", "rows", "changes")
+_EPOCHS = ("epoch", "status", "committed_at", "watermark", "input_rows", "rows", "changes", "read")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def _run(given: argparse.Namespace) -> int:
     if given.name is None:
         print_rows(_QUERIES, _queries(store, counts, as_json=given.json), as_json=given.json)
     else:
-        print_rows(_EPOCHS, _epochs(store[given.name].recorded, counts), as_json=given.json)
+        print_rows(_EPOCHS, _epochs(store[given.name].recorded, counts, as_json=given.json), as_json=given.json)
     return FINE
 
 
@@ -56,11 +56,15 @@ def _queries(store: Store, counts: _Counts, *, as_json: bool) -> Iterator[list[A
         ]
 
 
-def _epochs(query: CapturedQuery, counts: _Counts) -> Iterator[list[Any]]:
-    for entry in query.count_soon():
+def _epochs(query: CapturedQuery, counts: _Counts, *, as_json: bool) -> Iterator[list[Any]]:
+    from streamstate.snapshots.checkpoint.epoch_reads import in_a_line, reads_in_manifest
+
+    entries = query.count_soon()
+    for entry, reads in zip(entries, reads_in_manifest(entries), strict=True):
         rows = counts({table: facts.rows for table, facts in entry.tables.items()})
         changes = counts({table: facts.changes for table, facts in entry.tables.items()})
-        yield [entry.epoch, entry.status, entry.committed_at, entry.watermark, entry.input_rows, rows, changes]
+        read = {str(source): words for source, words in reads.words.items()} if as_json else in_a_line(reads.words)
+        yield [entry.epoch, entry.status, entry.committed_at, entry.watermark, entry.input_rows, rows, changes, read]
 
 
 LS = Command(

@@ -70,16 +70,11 @@ def print_frame(frame: pd.DataFrame, *, as_json: bool) -> None:
     print_rows(list(frame.columns), frame_tuples(frame), as_json=as_json)
 
 
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a dict for each row of a frame."""
-    from streamstate.state_inspect.frames import frame_tuples
-
-    return [dict(zip(frame.columns, row, strict=True)) for row in frame_tuples(frame)]
-
-
 def shown_rows(found: InputSides) -> dict[str, Any]:
     """Return the first input rows of each side of an operator."""
-    return {side: records(frame) for side, frame in found.shown.items()}
+    from streamstate.state_inspect.frames import frame_records
+
+    return {side: frame_records(frame) for side, frame in found.shown.items()}
 
 
 def plain(value: Any) -> Any:

@@ -19,6 +19,7 @@ from streamstate.command_line.diff import DIFF
 from streamstate.command_line.doctor import DOCTOR
 from streamstate.command_line.epochs import EPOCHS
 from streamstate.command_line.export import EXPORT
+from streamstate.command_line.find import FIND
 from streamstate.command_line.follow import FOLLOW
 from streamstate.command_line.fork import FORK
 from streamstate.command_line.inputs import INPUTS
@@ -38,7 +39,7 @@ from streamstate.snapshots.spark.connect import leave_connect
 from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 COMMANDS = (
-    *(DOCTOR, EPOCHS, CHECK, MIGRATE, FORK, CAPTURE, FOLLOW),
+    *(FIND, DOCTOR, EPOCHS, CHECK, MIGRATE, FORK, CAPTURE, FOLLOW),
     *(LS, SHOW, SQL, DIFF, KEY, WHY, INPUTS, LATE),
     *(RETAIN, COMPACT, EXPORT, RESTORE, SERVE),
 )

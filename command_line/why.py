@@ -17,7 +17,7 @@ from streamstate.command_line.arguments import (
     history_of,
 )
 from streamstate.command_line.command import FINE, Command
-from streamstate.command_line.output import print_json, records, shown_rows
+from streamstate.command_line.output import print_json, shown_rows
 from streamstate.command_line.user_code import add_code, plan_by_code
 from streamstate.errors import InvalidArgumentError
 
@@ -83,10 +83,11 @@ def _with_input(history: History, given: argparse.Namespace, number: int, asked:
 
 
 def _as_json(query: str, change: StateChange) -> dict[str, Any]:
+    from streamstate.state_inspect.frames import frame_records
     from streamstate.state_inspect.inputs.why import Why
 
     facts = {name: getattr(change, name) for name in ("epoch", "table", "key", "cause", "before", "after", "nearest")}
-    known = {"query": query, **facts, "changes": records(change.changes)}
+    known = {"query": query, **facts, "changes": frame_records(change.changes)}
     if not isinstance(change, Why):
         return known
     suspects = [vars(suspect) for suspect in change.nondeterministic]

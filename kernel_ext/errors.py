@@ -59,9 +59,10 @@ StreamStateError
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Literal, TypeAlias
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, TypeAlias
 
 from streamstate.extras import Extra, install_command, missing_packages
 
@@ -122,6 +123,7 @@ Surface: TypeAlias = Literal["python", "magic", "command"]
 """What a person has typed into: Python, a magic's line, or a terminal."""
 
 _LISTED = 12
+_STORING_FAILED = re.compile(r"\[CANNOT_(?:WRITE|LOAD)_STATE_STORE\b")
 
 _surface: Surface = "python"
 
@@ -158,9 +160,38 @@ def worded(python: str, *, line: str | None = None, magic: str | None = None, co
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, without Spark's SQLSTATE; the name of its class if it is empty."""
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """Return the first line of an error's message, without Spark's SQLSTATE; the name of its class if it is empty.
+
+    Where the message hides what happened, it is the innermost cause instead (:func:`hidden_cause`).
+    """
+    text = hidden_cause(error) or str(error)
+    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     return line.partition(" SQLSTATE:")[0].rstrip(";")
+
+
+def hidden_cause(error: BaseException) -> str | None:
+    """Return the innermost cause of an error of Java's that only says what was called, or that state was not stored.
+
+    None for any other error, whose own message says more than its causes.
+    """
+    if not hasattr(error, "java_exception") and not _STORING_FAILED.search(str(error)):
+        return None
+    return java_cause(error)
+
+
+def java_cause(error: BaseException) -> str | None:
+    """Return the class and the message of an error's innermost cause in Java; None if it is not Java's."""
+    java: Any = getattr(error, "java_exception", None)
+    wrapped: Any = error
+    while java is None and wrapped is not None:
+        java, wrapped = getattr(wrapped, "_origin", None), getattr(wrapped, "_cause", None)
+    if java is None:
+        return None
+    with suppress(Exception):  # the process of Java may be gone
+        while (cause := java.getCause()) is not None:
+            java = cause
+        return f"{java.getClass().getSimpleName()}: {java.getMessage()}"
+    return None
 
 
 def choices(names: Iterable[str]) -> str:

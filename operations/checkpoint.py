@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.checkpoint.default_names import default_names
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.server_copy import CopiedCheckpoint, origin_of
 from streamstate.snapshots.spark.worker.forwarding import classic_spark
@@ -80,6 +81,7 @@ class Checkpoint(os.PathLike[str]):
     _storage_options: Mapping[str, str] | None = None
     _query: StreamingQuery | None = None
     _copy: CopiedCheckpoint | None = None
+    _name: str | None = None
 
     def __init__(
         self,
@@ -89,6 +91,7 @@ class Checkpoint(os.PathLike[str]):
     ) -> None:
         if isinstance(where, Checkpoint):
             known, self._query, self._copy = where._storage_options, where._query, where._copy  # noqa: SLF001 (its own)
+            self._name = where._name  # noqa: SLF001 (its own)
             storage_options = known if storage_options is None else storage_options
         if isinstance(where, (str, os.PathLike)):
             found: str | os.PathLike[str] = where
@@ -98,6 +101,13 @@ class Checkpoint(os.PathLike[str]):
         if isinstance(found, CopiedCheckpoint):
             self._copy = found
         self._storage_options = storage_options
+
+    @classmethod
+    def _found(cls, opened: CheckpointFiles, name: str, storage_options: Mapping[str, str] | None) -> Checkpoint:
+        """Return a checkpoint that was found beside others, with the name that tells it from them."""
+        found = cls(opened.path, storage_options=storage_options)
+        found._opened, found._name = opened, name
+        return found
 
     @cached_property
     def _opened(self) -> CheckpointFiles:
@@ -128,8 +138,18 @@ class Checkpoint(os.PathLike[str]):
 
     @property
     def name(self) -> str:
-        """The name that a store gives the query by default: that of the running query, or the folder's."""
-        return name_from((self._query and self._query.name) or self.path.rsplit("/", 1)[-1])
+        """The name that a store gives the query by default.
+
+        It is that of the running query; or the folder's, and of a pipeline's flow the table's and the flow's. If a
+        store has given it to another query, it begins with the folder above: ``team_b_orders``.
+        """
+        return self._own_name or next(default_names(self.path))
+
+    @property
+    def _own_name(self) -> str | None:
+        """The name of the running query, or the one that tells it from the others that were found with it."""
+        named = self._query and self._query.name
+        return name_from(named) if named else self._name
 
     @property
     def spark_version(self) -> str | None:
@@ -137,11 +157,9 @@ class Checkpoint(os.PathLike[str]):
 
         Checkpoints do not record the version. It follows from the settings that Spark has pinned the query to.
         """
-        from streamstate.operations.checkup.examine import spark_of
+        from streamstate.operations.checkup.examine import spark_version
 
-        epoch = self._files.newest_readable()
-        planned = None if epoch is None else self._files.readable_plan(epoch)
-        return spark_of(planned.conf) if planned is not None and planned.conf else None
+        return spark_version(self._files)
 
     @property
     def original(self) -> Checkpoint | None:
@@ -184,8 +202,10 @@ class Checkpoint(os.PathLike[str]):
         """Return the epochs in the checkpoint's logs, ascending, without Spark.
 
         Columns: ``epoch``; ``status`` (``committed`` or ``begun``); ``began_at``, ``committed_at``, ``watermark``;
-        ``partitions`` of the state; ``offsets`` (JSON, as :meth:`History.epochs` has it); ``sources``, a dict with each
-        source's end offset in words. What Spark has purged is missing.
+        ``partitions`` of the state; ``offsets`` (JSON, as :meth:`History.epochs` has it); ``sources``, a dict with what
+        the epoch read of each source, in words: for Kafka from which offset to which, of each partition; ``records``,
+        how many of Kafka's offsets these are; ``lag``, how many records of Kafka it left unread, for the last epochs
+        of a query that runs in this process. What Spark has purged is missing.
 
         Raises:
             NotACheckpointError: there is no checkpoint.
@@ -196,7 +216,7 @@ class Checkpoint(os.PathLike[str]):
         """
         from streamstate.operations.checkpoint_logs import epoch_frame
 
-        return epoch_frame(self._files)
+        return epoch_frame(self._files, self._query)
 
     def operators(self) -> pd.DataFrame:
         """Return the stateful operators with their state tables at the newest committed epoch, without Spark.
@@ -267,7 +287,7 @@ class Checkpoint(os.PathLike[str]):
             self._where,
             store,
             name,
-            fallback=self.name,
+            fallback=self._own_name,
             verify=verify,
             spark=spark,
             storage_options=self._storage_options,
@@ -287,6 +307,10 @@ class Checkpoint(os.PathLike[str]):
         """Keep a store up to date with the checkpoint, in the background.
 
         The plan of a ``StreamingQuery`` of this process is recorded too, so that the store can show its result.
+
+        The path may also be the folder of a pipeline's flow, which holds a checkpoint for each of its versions. They
+        are captured one after another, under names of their own. The capture goes on with the next one once a full
+        refresh has started it.
 
         Args:
             store: as for :meth:`capture`.
@@ -324,6 +348,7 @@ class Checkpoint(os.PathLike[str]):
             storage_options=self._storage_options,
             on_pass=on_pass,
             checkpoint_of_query=self._copy,
+            fallback=self._own_name,
         )
 
     @classic_spark(unless_local=True)
@@ -486,7 +511,8 @@ class Checkpoint(os.PathLike[str]):
         """Let a fork take the place of a stopped query, after an epoch that both have committed.
 
         The fork's state becomes the state of the checkpoint ``over``, which keeps its query id: the sink and the
-        captured history continue as the same query's. The old checkpoint is kept beside it, and the fork stays as it
+        captured history continue as the same query's. Kafka's sink, which has each row at least once, may get rows
+        again, as after any restart. The old checkpoint is kept beside it, and the fork stays as it
         is. Start the query from ``over`` afterwards, with the fork's code. If the process is killed, the next
         promotion, or the next start by streamstate, completes the switch or reverses it.
 
@@ -502,7 +528,7 @@ class Checkpoint(os.PathLike[str]):
             NotACheckpointError: one of the two is not a checkpoint, or has no committed epoch.
             QueryError: one of the queries is running, or another process is promoting.
             PromotionError: the fork is ahead or behind, has read other input, or is of another query; an epoch was
-                begun and not committed; or the file system cannot rename folders in one step. Nothing was changed.
+                begun and not committed. Nothing was changed.
 
         Example:
             >>> fork = checkpoint.fork("checkpoints/zero", edit="UPDATE op0 SET max = 0 WHERE carrier = 'HA'")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from streamstate.operations.checkup.state_tables import table_readings
-from streamstate.snapshots.checkpoint.bindings import is_binding
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
-from streamstate.snapshots.checkpoint.source_offsets import in_words
+from streamstate.snapshots.checkpoint.epoch_reads import epoch_reads
 from streamstate.snapshots.checkpoint.source_progress import by_source
+from streamstate.snapshots.spark.kafka_lag import kafka_lags, running_query
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
     from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 
@@ -26,31 +28,45 @@ _EPOCHS = {
     "partitions": "Int64",
     "offsets": "object",
     "sources": "object",
+    "records": "Int64",
+    "lag": "Int64",
 }
 _OPERATORS = ["operator", "name", "table", "holds", "reads", "because"]
 
 
-def epoch_frame(checkpoint: CheckpointFiles) -> pd.DataFrame:
-    """Return one row per epoch that the logs still hold, ascending; see :meth:`Checkpoint.epochs`."""
-    checkpoint.query_id  # noqa: B018 (raises if there is no checkpoint)
+def epoch_frame(checkpoint: CheckpointFiles, running: StreamingQuery | None = None) -> pd.DataFrame:
+    """Return one row per epoch that the logs still hold, ascending; see :meth:`Checkpoint.epochs`.
+
+    ``running`` is Spark's handle of the query, if it runs in this process.
+    """
+    query_id = checkpoint.query_id  # raises if there is no checkpoint
     committed = set(checkpoint.committed())
-    rows: list[tuple[Any, ...]] = []
+    planned: list[tuple[int, PlannedEpoch | None, str | None]] = []
     known: str | None = None
     for epoch in sorted({*checkpoint.begun(), *committed}):
-        planned = checkpoint.readable_plan(epoch)
-        known = known if planned is None else checkpoint.sources(planned, known)
-        rows.append(
-            (
-                epoch,
-                "committed" if epoch in committed else "begun",
-                None if planned is None else planned.began_at,
-                checkpoint.committed_at(epoch),
-                None if planned is None else planned.watermark,
-                None if planned is None else planned.partitions,
-                None if planned is None else json.dumps(planned.sources),
-                {} if planned is None else _in_words(planned, known),
-            )
+        plan = checkpoint.readable_plan(epoch)
+        known = known if plan is None else checkpoint.sources(plan, known)
+        planned.append((epoch, plan, known))
+    reads = epoch_reads(
+        (epoch, by_source(plan.sources) if plan else {}, by_source(json.loads(facts)) if facts else {})
+        for epoch, plan, facts in planned
+    )
+    behind = kafka_lags(running or running_query(query_id))
+    rows = [
+        (
+            epoch,
+            "committed" if epoch in committed else "begun",
+            None if plan is None else plan.began_at,
+            checkpoint.committed_at(epoch),
+            None if plan is None else plan.watermark,
+            None if plan is None else plan.partitions,
+            None if plan is None else json.dumps(plan.sources),
+            read.words,
+            read.records,
+            behind.get(epoch),
         )
+        for (epoch, plan, _), read in zip(planned, reads, strict=True)
+    ]
     frame = pd.DataFrame(rows, columns=pd.Index(list(_EPOCHS)))
     return frame.astype(_EPOCHS)
 
@@ -74,13 +90,3 @@ def operator_frame(checkpoint: CheckpointFiles) -> pd.DataFrame:
         for source, table in tables
     ]
     return pd.DataFrame(rows, columns=pd.Index(_OPERATORS))
-
-
-def _in_words(planned: PlannedEpoch, known: str | None) -> dict[str | int, str]:
-    """The position in each source, by its name or its place in the query; bindings of variables left out."""
-    facts = {} if known is None else by_source(json.loads(known))
-    return {
-        source: in_words(offset, (facts.get(source) or {}).get("files"))
-        for source, offset in by_source(planned.sources).items()
-        if not is_binding(offset)
-    }

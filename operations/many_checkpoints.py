@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from streamstate.errors import StreamStateError, first_line
 from streamstate.operations.checkpoint import Checkpoint
+from streamstate.operations.checkup.examine import spark_version
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import SparkSession
 
     from streamstate.snapshots.capture.change_feed import Verify
     from streamstate.snapshots.capture.fleet import Fleet, FleetReport, OnFleetPass
     from streamstate.snapshots.capture.pass_plan import Every
+    from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
+
+
+_FACTS = {
+    "name": "object",
+    "stateful": "boolean",
+    "spark_version": "object",
+    "epoch": "Int64",
+    "committed_at": "datetime64[us, UTC]",
+    "checkpoint": "object",
+    "problem": "object",
+}
+"""The columns of :meth:`Checkpoints.overview`, with their types."""
 
 
 class Checkpoints(list[Checkpoint]):
@@ -21,6 +38,7 @@ class Checkpoints(list[Checkpoint]):
 
     Args:
         found: the checkpoints.
+        files: their file system.
         again: finds them again, with new ones.
         storage_options: deltalake's options for reaching an object store.
     """
@@ -28,10 +46,12 @@ class Checkpoints(list[Checkpoint]):
     def __init__(
         self,
         found: Iterable[Checkpoint],
+        files: ReadableFiles,
         again: Callable[[], Iterable[Checkpoint]],
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(found)
+        self._files = files
         self._again = again
         self._storage_options = storage_options
 
@@ -120,3 +140,35 @@ class Checkpoints(list[Checkpoint]):
             storage_options=self._storage_options,
             on_pass=on_pass,
         )
+
+    def overview(self) -> pd.DataFrame:
+        """Return one row per checkpoint, read from its logs without Spark.
+
+        Columns: ``name``; ``stateful`` (whether a stateful operator has written anything); ``spark_version``, as
+        :attr:`Checkpoint.spark_version` has it; ``epoch`` (the newest committed one) and ``committed_at``, the time at
+        which its commit file was written; ``checkpoint``, its path; ``problem``, why it cannot be read.
+
+        Example:
+            >>> ss.checkpoints("checkpoints").overview()[["name", "stateful", "epoch"]].head(2)
+                   name  stateful  epoch
+            0  airports      True     13
+            1  by_route      True     13
+        """
+        import pandas as pd
+
+        rows = [*self._files.each(self._facts, self)]
+        return pd.DataFrame(rows, columns=pd.Index([*_FACTS])).astype(_FACTS)
+
+    def _facts(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        """Return a row of the overview."""
+        facts: dict[str, Any] = {**dict.fromkeys(_FACTS), "name": checkpoint.name, "checkpoint": checkpoint.path}
+        files = CheckpointFiles(checkpoint.path, files=self._files)
+        try:
+            with files.read_once():
+                facts["stateful"] = files.has_state()
+                facts["epoch"] = epoch = max(files.committed(), default=None)
+                facts["committed_at"] = None if epoch is None else files.committed_at(epoch)
+                facts["spark_version"] = spark_version(files)
+        except (StreamStateError, OSError) as error:
+            facts["problem"] = first_line(error)
+        return facts

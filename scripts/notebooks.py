@@ -21,6 +21,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from scripts.jars import NotInstalledError, jars
 from scripts.typecheck import ROOT
 
 TUTORIALS = ROOT / "tutorials"
@@ -38,6 +39,8 @@ PRODUCT = (
 )
 """The folders of the product."""
 
+_JARS = {"08_which_record": ("kafka", "kafka-broker")}
+"""The sets of jars that a notebook needs."""
 _AT_ONCE = 2
 _KEY = "streamstate"
 """Where a run's metadata says which product ran."""
@@ -126,6 +129,17 @@ def _in_processes(names: Sequence[str]) -> Iterator[str]:
         yield from (name for name, wrong in zip(names, pool.map(failed, names), strict=True) if wrong)
 
 
+def _can_run(name: str) -> bool:
+    """Check that a notebook's jars are there or can be fetched; otherwise print that it is skipped, and why."""
+    try:
+        for jar_set in _JARS.get(name, ()):
+            jars(jar_set)
+    except (NotInstalledError, subprocess.CalledProcessError) as error:
+        print(f"Skipped {name}: {error}", flush=True)
+        return False
+    return True
+
+
 def main(arguments: list[str]) -> int:
     """Run what changed; a notebook that fails does not keep the others from running."""
     parser = argparse.ArgumentParser(prog="python -m scripts.notebooks", description=__doc__)
@@ -139,7 +153,7 @@ def main(arguments: list[str]) -> int:
             print(f"{given.name} failed:\n{error}", file=sys.stderr)
             return 1
         return 0
-    names = sorted(path.stem for path in TUTORIALS.glob("*.ipynb"))
+    names = [name for name in sorted(path.stem for path in TUTORIALS.glob("*.ipynb")) if _can_run(name)]
     failed = [*_in_processes([name for name in names if given.all or _kept(name) is None])]
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)

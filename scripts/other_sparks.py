@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,25 +18,22 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from scripts.jars import NotInstalledError, cache, jars
 from scripts.typecheck import ROOT
 
 OTHERS = ("4.2.1", "4.1.4", "4.0.5", "3.5.8")
 """The newest release of each line before the one in this environment."""
-DELTA = {"4.1.4": ("io.delta:delta-spark_4.1_2.13:4.2.0", "io.delta:delta-storage:4.2.0")}
-"""The jars of Delta for Spark that fit a version; Spark has all that they need."""
+WITH_DELTA = "4.1.4"
+"""The version that the jars of Delta for Spark fit."""
 RESULTS = ROOT / "build" / "versions"
 AT_ONCE = 2
 _PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps")
-_PYTEST = ("-m", "pytest", "-m", "versions", "--quiet", "--tb=short", "-p", "no:cacheprovider")
+_PYTEST = ("-m", "pytest", "--quiet", "--tb=short", "-p", "no:cacheprovider")
 
 
 def runs_here(spark: str) -> bool:
     """Return whether a version supports this Python."""
     return sys.version_info < (3, 12) or not spark.startswith("3.")
-
-
-class NotInstalledError(Exception):
-    """Something is missing, and cannot or may not be installed."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Environment:
         """Return the environment variables for the tests, with Spark in a folder; fetch what is missing."""
         own = {"PYTHONPATH": str(folder), "STREAMSTATE_VERSION_RESULTS": str(RESULTS / f"{self}.json")}
         if self.delta:
-            own["STREAMSTATE_DELTA_JARS"] = ",".join(str(jar_of(artifact)) for artifact in DELTA[self.spark])
+            own["STREAMSTATE_DELTA_JARS"] = ",".join(map(str, jars("delta")))
         return own
 
     @property
@@ -63,23 +59,19 @@ class Environment:
         return "tests/versions/test_delta.py" if self.delta else "tests/versions"
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "streamstate")
-
-
 def folder_of(spark: str) -> Path:
     """Return the folder of a version, which PYTHONPATH has to begin with; install the version if it is missing."""
     if spark == version("pyspark"):
         return ROOT
-    cache = _cache() / "sparks"
-    folder = cache / spark
+    sparks = cache() / "sparks"
+    folder = sparks / spark
     if folder.is_dir():
         return folder
     if os.environ.get("STREAMSTATE_NO_INSTALL"):
         command = f"{sys.executable} -m pip install --no-deps --target {folder} pyspark=={spark}"
         raise NotInstalledError(f"PySpark {spark} is missing, and STREAMSTATE_NO_INSTALL is set. Install it: {command}")
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix=f".{spark}-") as parts:
+    sparks.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=sparks, prefix=f".{spark}-") as parts:
         part = Path(parts, spark)
         subprocess.run([*_PIP, "--target", str(part), f"pyspark=={spark}"], check=True)
         try:
@@ -90,24 +82,6 @@ def folder_of(spark: str) -> Path:
     return folder
 
 
-def jar_of(artifact: str) -> Path:
-    """Return the jar of an artifact of Maven, which is fetched once, without what it depends on."""
-    _, name, release = artifact.split(":")
-    jar = _cache() / "jars" / f"{name}-{release}.jar"
-    if jar.is_file():
-        return jar
-    if os.environ.get("STREAMSTATE_NO_INSTALL") or not shutil.which("mvn"):
-        raise NotInstalledError(f"{artifact} is missing. Install Maven, which fetches it.")
-    jar.parent.mkdir(parents=True, exist_ok=True)
-    # Copied from Maven's own folder, which is not always below HOME.
-    with tempfile.TemporaryDirectory(dir=jar.parent) as parts:
-        subprocess.run(
-            ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={parts}"], check=True
-        )
-        Path(parts, jar.name).replace(jar)
-    return jar
-
-
 def run(environment: Environment, folder: Future[Path], options: list[str]) -> tuple[bool, str]:
     """Run the tests in an environment once Spark is in its folder; return whether they passed, and the output."""
     began = time.monotonic()
@@ -115,13 +89,19 @@ def run(environment: Environment, folder: Future[Path], options: list[str]) -> t
     try:
         variables = environment.variables(folder.result())
     except (NotInstalledError, subprocess.CalledProcessError) as error:
-        may_lack = environment.delta and not os.environ.get("STREAMSTATE_REQUIRE_DELTA")
+        may_lack = environment.delta and not os.environ.get("STREAMSTATE_REQUIRE_SERVICES")
         return may_lack, f"{'Skipped' if may_lack else 'Failed'}: {error}"
-    installed = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix=f"versions-{environment}-") as files:
-        command = [sys.executable, *_PYTEST, environment.tests, f"--basetemp={files}/pytest", *options]
+    installed = f"installed in {time.monotonic() - began:.0f} s"
+    passed, output = separate_tests(str(environment), environment.tests, variables, ["-m", "versions", *options])
+    return passed, f"{output}, {installed}"
+
+
+def separate_tests(name: str, tests: str, variables: dict[str, str], options: list[str]) -> tuple[bool, str]:
+    """Run tests in a process with its own environment variables; return whether they passed, and the output."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=f"{name}-") as files:
         done = subprocess.run(
-            command,
+            [sys.executable, *_PYTEST, tests, f"--basetemp={files}/pytest", *options],
             cwd=ROOT,
             env={key: value for key, value in os.environ.items() if key != "SPARK_HOME"} | variables,
             stdout=subprocess.PIPE,
@@ -129,8 +109,7 @@ def run(environment: Environment, folder: Future[Path], options: list[str]) -> t
             text=True,
             check=False,
         )
-    times = f"installed in {installed - began:.0f} s, tested in {time.monotonic() - installed:.0f} s"
-    return not done.returncode, f"{done.stdout}{times}"
+    return not done.returncode, f"{done.stdout}tested in {time.monotonic() - began:.0f} s"
 
 
 def main() -> int:
@@ -145,7 +124,7 @@ def main() -> int:
             print(f"=== PySpark {spark}\nSkipped: it supports Python up to 3.11.")
     given.versions = [spark for spark in given.versions if runs_here(spark)]
     environments = [Environment(spark) for spark in given.versions]
-    environments += [Environment(spark, delta=True) for spark in given.versions if spark in DELTA]
+    environments += [Environment(spark, delta=True) for spark in given.versions if spark == WITH_DELTA]
     failed = []
     with ThreadPoolExecutor(AT_ONCE) as installing, ThreadPoolExecutor(AT_ONCE) as running:
         folders = {spark: installing.submit(folder_of, spark) for spark in given.versions}

@@ -33,6 +33,9 @@ class Cell:
     whole: str | None = None
 
 
+NULL = Cell("null", "null")
+
+
 def cell(value: Any) -> Cell:
     """Return a value as a table cell.
 
@@ -44,7 +47,7 @@ def cell(value: Any) -> Cell:
     """
     value = plain(value)
     if value is None:
-        return Cell("null", "null")
+        return NULL
     if value == "" and isinstance(value, str):
         return Cell("(empty)", "null")
     if isinstance(value, float):

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamstate.snapshots.calls.html import Html
-from streamstate.state_inspect.cell_text import cell, plain
+from streamstate.state_inspect.cell_text import NULL, Cell, cell, plain
 from streamstate.state_inspect.python_rows import python_values
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ _NULLABLE: dict[pa.DataType, Any] = {
     pa.float32(): pd.Float32Dtype(),
     pa.float64(): pd.Float64Dtype(),
 }
+_ROOM = {"topic": 1_000, "value": 160}
+"""The characters that cells of Kafka's records show."""
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -63,6 +65,11 @@ def frame_tuples(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
     return [tuple(map(plain, row)) for row in numbered.to_numpy().tolist()]
 
 
+def frame_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a frame, each as a dictionary."""
+    return [dict(zip(map(str, frame.columns), row, strict=True)) for row in frame_tuples(frame)]
+
+
 def with_values(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of a frame that have values; NaN is one."""
     kept = [any(value is not None for value in column) for column in zip(*frame_tuples(frame), strict=True)]
@@ -97,6 +104,25 @@ def as_html(frame: pd.DataFrame, *, missing: str = "null") -> Html:
 
 def _in_words(frame: pd.DataFrame, missing: str) -> pd.DataFrame:
     texts = frame.astype(object)
-    for at, column in enumerate(zip(*frame_tuples(frame), strict=True)):
-        texts.isetitem(at, [missing if value is None else cell(value).text for value in column])
+    for at, column in enumerate(zip(*frame_cells(frame), strict=True)):
+        texts.isetitem(at, [missing if shown == NULL else shown.text for shown in column])
     return texts
+
+
+def frame_cells(frame: pd.DataFrame) -> list[list[Cell]]:
+    """Return the cells of a frame's rows, as tables show them.
+
+    Of a record of Kafka, the topic is never cut, and the value, usually JSON, is cut later than other cells.
+    """
+    room = _ROOM if {"topic", "partition", "offset"} <= {*frame.columns} else {}
+    rooms = [room.get(name) for name in frame]
+    return [
+        [cell(value) if most is None else _longer(cell(value), most) for most, value in zip(rooms, row, strict=True)]
+        for row in frame_tuples(frame)
+    ]
+
+
+def _longer(shown: Cell, most: int) -> Cell:
+    if shown.whole is None or len(shown.whole) <= most:
+        return Cell(shown.whole or shown.text, shown.kind)
+    return Cell(f"{shown.whole[: most - 1]}…", shown.kind, shown.whole)

@@ -15,6 +15,7 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.epoch_range import epoch_list
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.bindings import binding_in_manifest
+from streamstate.snapshots.checkpoint.epoch_reads import reads_in_manifest
 from streamstate.snapshots.spark.worker.forwarding import classic_spark
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.snapshots.store.delta.maintenance import GRACE
@@ -103,7 +104,8 @@ class History:
         or ``offsets`` (when the batch was planned, because the checkpoint is a copy whose files have the times of
         copying); ``mode``, ``real-time`` if Spark ran the epoch in its real-time mode, where an epoch is an interval
         between two checkpoints, otherwise None; ``next_watermark``, the watermark that the next epoch begins with
-        (1970-01-01: there is none).
+        (1970-01-01: there is none). Last, ``read`` and ``records``: what the epoch read, as ``sources`` and ``records``
+        of :meth:`Checkpoint.epochs`.
         """
         entries = self._recorded.with_counts(self._recorded.entries())
         per_table = {"rows": "rows", "changes": "changes", "keyframes": "keyframe"}
@@ -113,8 +115,12 @@ class History:
         for column, attribute in per_table.items():
             facts = [{table: getattr(fact, attribute) for table, fact in entry.tables.items()} for entry in entries]
             frame[column] = pd.Series(facts, dtype=object)
+        reads = list(reads_in_manifest(entries))
         names: list[str] = MANIFEST.names
-        return frame[names]
+        return frame[names].assign(
+            read=pd.Series([read.words for read in reads], dtype=object),
+            records=pd.Series([read.records for read in reads], dtype="Int64"),
+        )
 
     def bindings(self) -> pd.DataFrame:
         """Which version of each shared variable each captured epoch saw.
@@ -145,6 +151,17 @@ class History:
         """Numbers of the captured epochs, ascending."""
         return self._recorded.captured()
 
+    def versions(self) -> list[str]:
+        """Names of the histories of a pipeline's flow, the oldest version first. A full refresh starts the next one.
+
+        A query that is not a flow has one version, itself.
+
+        Example:
+            >>> history.versions()
+            ['delays']
+        """
+        return self._recorded.lineage.versions(self.name)
+
     def forks(self) -> list[ForkPoint]:
         """The forks of this query and, if it is a fork itself, its own fork point; each with the last shared epoch.
 
@@ -173,8 +190,9 @@ class History:
             epoch: the epoch's number, or ``"live - 10"`` for ten numbers before the newest captured epoch.
             timestamp: an aware datetime, for the epoch that was the newest at that time.
             offset: a source offset as ``snapshot.offsets`` shows it (a list if there are several sources, with None for
-                one that does not matter; a dict by name if they have names), or ``{"files": 100}`` for a source that
-                reads files, for the newest epoch that reflects no more than that.
+                one that does not matter; a dict by name if they have names), such as ``{"flights": {0: 812}}`` for
+                Kafka, or ``{"files": 100}`` for a source that reads files: for the newest epoch that reflects no more
+                than that. Before a partition or a topic is there, nothing of it is read.
 
         Raises:
             UnknownEpochError: the epoch is not captured; the message names the nearest captured epochs.
@@ -528,7 +546,8 @@ class History:
 
         Args:
             epoch: the epoch, as in :meth:`at`.
-            source: the source's name, or its place in the query from 0; it may be left out where there is one.
+            source: the source's name, its place in the query from 0, or its topic; it may be left out where there is
+                one.
 
         Returns:
             A DataFrame of Spark with the source's own columns, one row per row that it delivered; ``.to_arrow()``
@@ -874,7 +893,12 @@ class History:
     def __repr__(self) -> str:
         captured = self.captured()
         span = f"epochs {captured[0]} to {captured[-1]}" if captured else "no epoch captured yet"
-        return f"<History of {self.name}: {span}; tables {choices(self.tables())}>"
+        return f"<History of {self.name}: {span}; tables {choices(self.tables())}{self._superseded()}>"
+
+    def _superseded(self) -> str:
+        """Name the newest version of a pipeline's flow, if this is an older one."""
+        newest = self.versions()[-1]
+        return "" if newest == self.name else f"; the newest version of this flow is {newest}"
 
 
 def _table_list(tables: str | Sequence[str] | None) -> Sequence[str] | None:

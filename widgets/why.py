@@ -18,7 +18,7 @@ from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.snapshots.spark.connect import uses_connect
 from streamstate.snapshots.store.query_plans.plan_table import LivePlan, live_plan
 from streamstate.state_inspect.cell_text import Cell, canonical, cell, key_text
-from streamstate.state_inspect.frames import frame_tuples, with_values
+from streamstate.state_inspect.frames import frame_cells, with_values
 from streamstate.state_inspect.temporal_index.query_interrupts import QueryStopped, interruptible
 from streamstate.widgets.number_text import amount
 from streamstate.widgets.still import STILL_COLUMNS, table, td
@@ -156,7 +156,7 @@ def _moved(row: Mapping[str, Any], epoch: int) -> WhyTable:
 
 
 def _of_frame(title: str, frame: pd.DataFrame, note: str = "") -> WhyTable:
-    rows = [WhyRow([cell(value) for value in row]) for row in frame_tuples(frame.iloc[:, :_COLUMNS])]
+    rows = [WhyRow(cells) for cells in frame_cells(frame.iloc[:, :_COLUMNS])]
     return _short(WhyTable(title, [str(name) for name in frame.columns], rows, note=note))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError, first_line
+from streamstate.launch.sink import NOOP, Sink
 from streamstate.snapshots.spark.catalyst import keeps_state
 from streamstate.snapshots.spark.connect import classic_of, is_of_connect
 from streamstate.snapshots.spark.connect_server import keeps_state_there, require_server, served
@@ -16,7 +17,6 @@ from streamstate.snapshots.spark.interrupted_calls import lasting_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.operations.supervision.restart_policy import BackOff
@@ -26,43 +26,6 @@ if TYPE_CHECKING:
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours"}
 _INTERVAL = re.compile(r"(\d+)\s*(ms|s|min|m|h)")
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_APPEND_ONLY = {"parquet", "json", "csv", "orc", "text"}
-
-
-@dataclass(frozen=True)
-class Sink:
-    """The destination of a query's results. Its state is captured in any case."""
-
-    format: str
-    path: str | None = None
-    function: Callable[[DataFrame, int], None] | None = None
-
-    @classmethod
-    def parse(cls, given: object) -> Sink:
-        """``noop``, ``memory``, ``console``, ``FORMAT:PATH``, or a function for ``foreachBatch``."""
-        if callable(given):
-            return cls("foreachBatch", function=given)
-        if given in ("noop", "memory", "console"):
-            return cls(given)
-        if isinstance(given, str) and (match := re.fullmatch(r"([A-Za-z][\w.]*):(.+)", given)):
-            return cls(match[1], match[2])
-        raise InvalidArgumentError(
-            f"Invalid sink {given!r}.\n"
-            "Sinks: noop (discard the results), memory (a table named after the query), console (the server's "
-            "output), or FORMAT:PATH such as parquet:out/delays."
-        )
-
-    def attach(self, writer: DataStreamWriter) -> DataStreamWriter:
-        """Direct a writer to the sink."""
-        return writer.format(self.format) if self.function is None else writer.foreachBatch(self.function)
-
-    def check(self, mode: str) -> None:
-        """Refuse an output mode that the sink does not support."""
-        if self.format.lower() in _APPEND_ONLY and mode != "append":
-            raise QueryError(
-                f"A {self.format} sink only supports mode append, not {mode}.\n"
-                "Use mode append (aggregations then need a watermark), or another sink such as noop or memory."
-            )
 
 
 def trigger_options(text: str | None) -> dict[str, Any]:
@@ -88,7 +51,7 @@ class Launch:
     frame: DataFrame
     checkpoint: str
     mode: str = "update"
-    sink: Sink = Sink("noop")
+    sink: Sink = NOOP
     trigger: str | None = None
     partitions: int | None = None
     restart: BackOff | None = None
@@ -130,7 +93,7 @@ class Launch:
     @lasting_jobs()
     def start(self) -> StreamingQuery:
         """Start the query from its checkpoint, and before it what records its input."""
-        from pyspark.errors import PySparkException
+        from streamstate.snapshots.spark.connect import errors_of_spark
 
         spark = self.frame.sparkSession
         if self.on_connect:
@@ -145,11 +108,11 @@ class Launch:
             for recorder in recorders:
                 recorder.start(self.name, trigger=trigger_options(self.trigger))
             with self._active_session(), with_partitions(spark, self.partitions), self._bound_run():
-                return served(writer.start(self.sink.path))
+                return self.sink.begun(served(writer.start(self.sink.path)), self.name)
         except BaseException as error:
             for recorder in idle:
                 recorder.stop(self.name)
-            if isinstance(error, PySparkException):
+            if isinstance(error, errors_of_spark()):
                 raise QueryError(f"Spark did not start {self.name}: {first_line(error)}") from error
             raise
 

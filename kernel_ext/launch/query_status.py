@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from streamstate.snapshots.calls.html import Html, tag
+from streamstate.widgets.number_text import amount
 from streamstate.widgets.tables.summary_table import SummaryTable, TableCell, state_cell
 
 NO_QUERIES = "No queries yet: start one with %%stream NAME."
@@ -40,6 +41,8 @@ class QueryStatus:
     """The query's error, else the capture's."""
     restart: str | None = None
     """For a query that will be started again: which attempt it is, and when."""
+    lag: int | None = None
+    """Records of Kafka that the newest epoch left unread; None if the query reads no topic, or runs elsewhere."""
 
 
 def status_line(status: QueryStatus) -> str:
@@ -47,9 +50,10 @@ def status_line(status: QueryStatus) -> str:
     epoch = "no epoch captured yet" if status.epoch is None else f"captured up to epoch {status.epoch}"
     behind = f", {status.behind} behind" if status.behind else ""
     rows = f", {status.rows:,} rows of state" if status.rows is not None else ""
+    lag = f", {amount(status.lag, 'record')} of Kafka unread" if status.lag else ""
     restart = f" ({status.restart}: {status.error})" if status.restart else ""
     error = f", last error: {status.error}" if status.error and not restart else ""
-    return f"{status.name} is {status.state}{restart}: {epoch}{behind}{rows}{error}"
+    return f"{status.name} is {status.state}{restart}: {epoch}{behind}{lag}{rows}{error}"
 
 
 def full_line(status: QueryStatus) -> str:

@@ -17,6 +17,7 @@ from streamstate.launch.query_status import QueryStatus, full_line, line_html, s
 from streamstate.operations.checkpoint import Checkpoint
 from streamstate.operations.supervision.restart_policy import BackOff, failure_of
 from streamstate.snapshots.capture.pass_plan import CaptureInterval
+from streamstate.snapshots.spark.kafka_lag import kafka_lag
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -133,6 +134,7 @@ class Running:
             capture=captured.state,
             error=self._failure() or self._unrecorded() or captured.error or captured.tidy_error or self._unwritten(),
             restart=self.supervised.next_start if self.supervised is not None else None,
+            lag=kafka_lag(None if self.query is None else self.query.lastProgress),
         )
 
     def wait(

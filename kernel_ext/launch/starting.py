@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamstate.errors import NotACheckpointError, QueryError
-from streamstate.launch.launch import Launch, Sink, check_state, trigger_options
+from streamstate.launch.launch import Launch, check_state, trigger_options
 from streamstate.launch.recorded_input import with_recorded_input
 from streamstate.launch.running import ACTIVE, RUNNING, Running
 from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
+from streamstate.launch.sink import Sink
 from streamstate.operations.rescaling.rollback import recover_rescale
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.capture.capture import open_checkpoint
@@ -59,6 +60,7 @@ def start(
     mode: str = "update",
     trigger: str | None = None,
     sink: str | Callable[[DataFrame, int], None] = "noop",
+    sink_options: Mapping[str, str] | None = None,
     every: Every = 1,
     partitions: int | None = None,
     restart: BackOff | None = None,
@@ -80,8 +82,10 @@ def start(
         checkpoint: the query's checkpoint; by default a directory beside the store.
         mode: the output mode: "update", "append" or "complete".
         trigger: an interval such as "500ms", "1s" or "5m"; "available-now"; "once"; by default as data arrives.
-        sink: "noop", "memory", "console", "FORMAT:PATH", or a function of an epoch's rows and its number, as Spark's
-            ``foreachBatch`` takes.
+        sink: "noop", "memory", "console", "FORMAT:PATH", "kafka:TOPIC", or a function of an epoch's rows and its
+            number, as Spark's ``foreachBatch`` takes. Kafka gets each row at least once.
+        sink_options: options of Spark's writer, such as ``{"kafka.bootstrap.servers": "host:9092"}``; with them, any
+            format may be the sink. They are stored nowhere.
         every: capture once this many epochs are waiting, or once this much time has passed (a ``timedelta``, or text
             such as "10s").
         partitions: the number of state partitions of a new query.
@@ -118,11 +122,12 @@ def start(
     CaptureInterval.of(every)
     if partitions is not None:
         whole_number(partitions, "partitions")
-    check_options(name, layout, mode=mode, trigger=trigger, sink=sink)
+    target = Sink.parse(sink, sink_options)
+    check_options(name, layout, mode=mode, trigger=trigger, sink=target)
     streaming = streaming_frame(frame, "frame")
     variables = chosen_variables(path, shared, storage_options)
     own = location(checkpoint or checkpoint_beside(path, name))
-    launch = Launch(name, streaming, own, mode, Sink.parse(sink), trigger, partitions, restart)
+    launch = Launch(name, streaming, own, mode, target, trigger, partitions, restart)
     check_launch(launch, layout, _warn)
     launch = with_shared_variables(with_recorded_input(launch, layout, record_input=record_input), variables)
     return start_launch(launch, path, STARTED, every=every, storage_options=storage_options, repaired=_warn)
@@ -134,13 +139,11 @@ def _warn(line: str) -> None:
     warnings.warn(line, StreamStateWarning, stacklevel=4)
 
 
-def check_options(
-    name: str, layout: Layout, *, mode: str, trigger: str | None, sink: str | Callable[[DataFrame, int], None]
-) -> None:
+def check_options(name: str, layout: Layout, *, mode: str, trigger: str | None, sink: Sink) -> None:
     """Check everything that can be checked without the frame."""
     check_name(name)
     trigger_options(trigger)
-    Sink.parse(sink).check(mode)
+    sink.check(mode)
     check_store(layout)
 
 
@@ -150,6 +153,7 @@ def check_launch(launch: Launch, layout: Layout, repaired: Say = _silent) -> Non
     ``repaired`` is called with a line if a promotion of the checkpoint was interrupted.
     """
     check_state(launch.frame)
+    launch.sink.check_columns(launch.frame)
     refuse_copy(launch.checkpoint, "be the checkpoint of a query that starts")
     if not launch.on_connect:  # whose server checks the mode when the query starts
         check_mode(launch.frame, launch.mode)

@@ -225,8 +225,8 @@ def _expanded(words: list[str], expand: Callable[[str], str]) -> list[str]:
 
 
 def _without_secrets(line: str) -> str:
-    """The line without storage options, which an error must not repeat; a quoted value may lack its end."""
-    return re.sub(rf"(--storage-option[\s=]+)(?:{_QUOTED}|\S)+", r"\1…", line)
+    """The line without options of stores and sinks, which an error must not repeat; a quoted value may lack its end."""
+    return re.sub(rf"(--(?:storage|sink)-option[\s=]+)(?:{_QUOTED}|\S)+", r"\1…", line)
 
 
 def add_store(parser: MagicParser, help: str = "the store to read (default: the last store used)") -> None:  # noqa: A002 (argparse's word)

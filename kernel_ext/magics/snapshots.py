@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamstate.command_line.argument_types import count
@@ -11,6 +10,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, only_query
+from streamstate.snapshots.checkpoint.epoch_reads import in_a_line
 from streamstate.widgets.tables.summary_table import SummaryTable
 
 if TYPE_CHECKING:
@@ -48,9 +48,18 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, _cell: str) -> pd.
     for name in store.queries() if args.name is None else [args.name]:
         store[name].recorded.count_soon(only_newest=args.name is None)
     value = _overview(store) if args.name is None else store[args.name].epochs()
-    shown = ShownFrame.of(value, partial(facts_table, names=None if args.name is None else _SHOWN))
+    shown = ShownFrame.of(value, facts_table if args.name is None else _epochs_table)
     notebook.assign(args.output, shown)
     return shown
+
+
+def _epochs_table(epochs: pd.DataFrame) -> SummaryTable:
+    """Return the facts that are shown; where a query reads Kafka, from which offset to which."""
+    from streamstate.widgets.tables.shown_frame import facts_table
+
+    read = epochs["read"].map(in_a_line)
+    names = [*_SHOWN, *(["read"] if epochs["records"].notna().any() else [])]
+    return facts_table(epochs.assign(read=read), names)
 
 
 def _overview(store: Store) -> pd.DataFrame:

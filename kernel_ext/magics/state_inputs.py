@@ -42,7 +42,7 @@ def _why(notebook: NotebookContext, args: argparse.Namespace) -> Why:
 
 def _inputs_arguments(parser: MagicParser) -> None:
     _add_epoch(parser)
-    parser.add("--source", metavar="SOURCE", help="the source's name, or its place in the query from 0")
+    parser.add("--source", metavar="SOURCE", help="the source's name, its topic, or its place in the query from 0")
     add_store(parser)
     add_output(parser, "keep a DataFrame of Spark with all rows in a variable")
 

@@ -7,12 +7,13 @@ import ast
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streamstate.command_line.argument_types import count, every
+from streamstate.command_line.argument_types import count, every, option
 from streamstate.errors import InvalidSQLError, QueryError, first_line
-from streamstate.launch.launch import Launch, Sink
+from streamstate.launch.launch import Launch
 from streamstate.launch.recorded_input import with_recorded_input
 from streamstate.launch.running import Running
 from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
+from streamstate.launch.sink import Sink
 from streamstate.launch.starting import (
     EXAMPLE,
     check_launch,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from streamstate.variables.shared_variable import SharedVariable
 
 _TRIGGERS = ("available-now", "once", "500ms", "1s", "10s", "1m")
-_SINKS = ("noop", "memory", "console", "parquet:", "json:")
+_SINKS = ("noop", "memory", "console", "parquet:", "json:", "kafka:")
 
 
 def add_every(parser: MagicParser) -> None:
@@ -69,7 +70,19 @@ def _parser() -> MagicParser:
         help="1s, 500ms, 5m …; available-now; once (default: as data arrives)",
     )
     parser.add(
-        "--sink", default="noop", suggestions=_SINKS, help="noop, memory, console or FORMAT:PATH (default: noop)"
+        "--sink",
+        default="noop",
+        suggestions=_SINKS,
+        help="noop, memory, console, FORMAT:PATH or kafka:TOPIC (default: noop)",
+    )
+    parser.add(
+        "--sink-option",
+        dest="sink_options",
+        metavar="KEY=VALUE",
+        action="append",
+        type=option,
+        help="an option of Spark's writer, such as kafka.bootstrap.servers=host:9092; may be repeated. With one,\n"
+        "--sink may be any format. Write secrets as {variable}: the text of a cell is saved with the notebook",
     )
     add_store(parser, "where to write the snapshots (default: the last store used)")
     parser.add("--checkpoint", metavar="DIR", completes="checkpoint", help="default: beside the store")
@@ -113,12 +126,12 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Runn
     require_cell(cell, "%%stream", EXAMPLE)
     options = notebook.options(store, args.storage_options)
     layout = Layout.at(store, options)
-    check_options(args.name, layout, mode=args.mode, trigger=args.trigger, sink=args.sink)
+    sink = Sink.parse(args.sink, dict(args.sink_options or ()))
+    check_options(args.name, layout, mode=args.mode, trigger=args.trigger, sink=sink)
     variables = chosen_variables(store, args.shared, options)
     frame = _sql_frame(notebook, cell, variables) if args.sql else _python_frame(notebook, cell)
     checkpoint = location(args.checkpoint or checkpoint_beside(store, args.name))
     restart = None if args.restart is None else BackOff(restarts=args.restart)
-    sink = Sink.parse(args.sink)
     launch = Launch(args.name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions, restart)
     check_launch(launch, layout, print)
     launch = with_recorded_input(launch, layout, record_input=args.record_input)

@@ -187,6 +187,7 @@ def _cell(notebook: NotebookContext, code: str, changed: Launch) -> str:
         "sink": sink.format if sink.path is None else f"{sink.format}:{sink.path}",
     }
     given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in options.items() if value is not None)
+    given += "".join(f" --sink-option {name}=…" for name in sink.options)
     call = "()" if callable(notebook.shell.user_ns[code]) else ""
     return f"%%stream {changed.name} {given}\n{code}{call}"
 

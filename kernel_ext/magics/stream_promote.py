@@ -43,6 +43,8 @@ def _promote(notebook: NotebookContext, args: argparse.Namespace) -> Promotion:
         )
         stopped.then = promoted
         stopped.line = f"{running.name} continues after epoch {promotion.epoch} with the state of {args.fork}"
+    if promoted.sink.at_least_once:
+        print(f"{running.name} writes each row at least once: its {promoted.sink.format} sink may get rows again.")
     notebook.assign(args.output, promotion)
     return promotion
 

@@ -12,6 +12,7 @@ from streamstate.operations.checkup.findings import (
     advice_findings,
     damage_findings,
     epoch_seconds,
+    flow_findings,
     retention_findings,
     store_findings,
     store_state,
@@ -26,6 +27,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import next_start
 from streamstate.snapshots.checkpoint.decoding.state_schema import PROVIDERS
 from streamstate.snapshots.checkpoint.server_copy import origin_of
+from streamstate.snapshots.checkpoint.state_files import StoreFiles
 from streamstate.snapshots.store.layout import Layout
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ def examine(
     tables, findings = _tables(opened, described, committed)
     if (origin := origin_of(opened.path)) is not None:
         findings.append(CheckupFinding("note", f"This is a copy of {origin}. Calls that only read work on it."))
+    findings += flow_findings(opened)
     whole = whole_epochs(opened, committed, start) if tables and query_id is not None else []
     seconds = epoch_seconds(opened, committed)
     there: StoreState | None = None
@@ -113,6 +116,13 @@ def spark_of(conf: Mapping[str, str]) -> str:
     return next((version for setting, version in _SINCE if setting in conf), "before 4.0" if conf else "unknown")
 
 
+def spark_version(checkpoint: CheckpointFiles) -> str | None:
+    """Return the version of Spark that planned the newest epoch; None if it is not known."""
+    epoch = checkpoint.newest_readable()
+    planned = None if epoch is None else checkpoint.readable_plan(epoch)
+    return spark_of(planned.conf) if planned is not None and planned.conf else None
+
+
 def _tables(
     checkpoint: CheckpointFiles, epoch: int | None, committed: Sequence[int]
 ) -> tuple[Sequence[TableReading], list[CheckupFinding]]:
@@ -121,7 +131,7 @@ def _tables(
         return (), [CheckupFinding("warning", "No epoch is committed yet. Look again once the query has run.")]
     if not checkpoint.has_state():
         return (), [CheckupFinding("note", "There is no state to capture.")]
-    if epoch is None:
+    if epoch is None or not any(StoreFiles(checkpoint.state_files(number)).files for number in checkpoint.operators()):
         return (), []
     try:
         tables = table_readings(checkpoint, epoch)

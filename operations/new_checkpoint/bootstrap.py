@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from streamstate.errors import InvalidArgumentError
 from streamstate.operations.new_checkpoint.log_texts import EpochLog, Offset, source_logs
 from streamstate.operations.new_checkpoint.target import TargetQuery
+from streamstate.operations.new_checkpoint.whole_offsets import check_whole_offsets
 from streamstate.operations.new_checkpoint.writer import NewCheckpoint, making
 from streamstate.operations.new_checkpoint.written_checkpoint import WrittenCheckpoint
 from streamstate.snapshots.calls.checks import BuildQuery
@@ -50,8 +51,9 @@ def bootstrap(
             and the buffers of the aggregates under Spark's names. The error for other columns lists them.
         batch: compute the state from what the sources have up to ``offsets``, or now.
         offsets: up to where the history goes, for each source in the query's order. For files, a list of the paths or
-            patterns of those that it covers; for other sources, their own JSON, as in ``offsets/N`` of a checkpoint;
-            None: the source's beginning. Without ``offsets``, the stream reads everything after a bootstrap from rows.
+            patterns of those that it covers; for other sources, their own JSON, as in ``offsets/N`` of a checkpoint, of
+            Kafka with every partition; None: the source's beginning. Without ``offsets``, the stream reads everything
+            after a bootstrap from rows.
         mode: the query's output mode: "append", "update" or "complete".
         progress: called with a message and the completed share of the work, from 0 to 1.
 
@@ -77,6 +79,7 @@ def bootstrap(
     require_state_writing(query.spark, "Making a checkpoint from rows")
     files = files_for(query.spark, target)
     texts, logs = source_logs(query.spark, query.sources(), offsets)
+    check_whole_offsets(query.frame, texts)
     log = EpochLog(0, texts, conf=query.conf, format_version=query.format_version)
     with making(query.spark, files, target) as folder:
         if batch:

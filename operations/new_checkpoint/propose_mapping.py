@@ -22,8 +22,8 @@ from streamstate.operations.new_checkpoint.mapping_rules import beside
 from streamstate.operations.new_checkpoint.migrate import Migration, TableMapping, check_state
 from streamstate.operations.new_checkpoint.proposed_mapping import FEW_ROWS, Preview, Proposal, ProposedMapping
 from streamstate.operations.new_checkpoint.target import TargetQuery
-from streamstate.operations.new_checkpoint.writer import reason
 from streamstate.operations.stopped_query import newest_epoch, recorded_plan
+from streamstate.replay.state_writing.state_rewriter import reason
 from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import long_call
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles

@@ -20,6 +20,7 @@ from streamstate.replay.stepping.run_batch import with_settings
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.state_tables import POSITION, Shape, StateSource, flatten
+from streamstate.snapshots.spark.connect import errors_of_spark
 from streamstate.snapshots.spark.epoch_planning import FORMAT, EpochClock, incremental, pinned_settings, state_ids
 from streamstate.snapshots.spark.output_modes import check_operations, known_mode
 from streamstate.snapshots.store.canonical_rows import column_named
@@ -77,8 +78,6 @@ class TargetQuery:
         Raises:
             QueryError: Spark cannot run the query.
         """
-        from pyspark.errors import PySparkException
-
         local = local_path(folder)
         root = folder if local is None else f"file:{local}"
         jvm: Any = self.spark._jvm
@@ -89,7 +88,7 @@ class TargetQuery:
                 self.spark, analyzed, self.mode, now=clock, state=f"{root}/state", restart_from=state_ids(jvm, {})
             )
             planned.executedPlan()
-        except PySparkException as error:
+        except errors_of_spark() as error:
             raise QueryError(f"Spark cannot run this as a streaming query: {first_line(error)}") from error
 
     def try_an_epoch(self, folder: str, files: Files) -> None:
@@ -98,8 +97,6 @@ class TargetQuery:
         Raises:
             StateWriteError: Spark cannot run it.
         """
-        from pyspark.errors import PySparkException
-
         try:
             check_replayable(self.sources())
         except NotReplayableError:
@@ -108,7 +105,7 @@ class TargetQuery:
         try:
             files.copy((f"{folder}/{path}", f"{copy}/{path}") for path in files.tree(folder) if not path.endswith("/"))
             self.run_an_epoch(copy)
-        except PySparkException as error:
+        except errors_of_spark() as error:
             raise StateWriteError(
                 f"Spark cannot go on from the new checkpoint: {first_line(error)}\nIt was deleted."
             ) from error

@@ -2,7 +2,8 @@
 
 The new checkpoint is made in a folder beside its place. There Spark's ``StateRewriter`` writes the state on the
 executors, as rows that Spark itself has encoded. What was written is then read with Spark's own state reader and
-compared with the rows. Only then does the folder get its name: a checkpoint appears whole, or not at all.
+compared with the rows. Only then does the folder get its name: a checkpoint appears whole, or not at all. In an object
+store its files are copied behind a barrier: no query starts on a part of them.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from streamstate.errors import StateWriteError, UnknownTableError, UnsupportedStateError, choices
+from streamstate.operations.in_place import Replacement, renames_folders
 from streamstate.operations.new_checkpoint.target import TargetTable
 from streamstate.replay.forks.rewritten_state import with_state_ids
-from streamstate.replay.state_writing.state_rewriter import RewritableOperator, RowEncoder, StateRewriter
+from streamstate.replay.state_writing.state_rewriter import (
+    RewritableOperator,
+    RowEncoder,
+    StateRewriter,
+    writing_state,
+)
 from streamstate.replay.state_writing.store_rows import OperatorStores, TableRows
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import OPERATOR_METADATA, with_schema_paths
 from streamstate.snapshots.checkpoint.filesystem import Files, local_path
 from streamstate.snapshots.spark.epoch_planning import FORMAT
 from streamstate.snapshots.spark.escaped_paths import escaped_in, path_for_reader
-from streamstate.snapshots.spark.failures import innermost
-from streamstate.snapshots.spark.pyspark_classes import Py4JJavaError
 from streamstate.snapshots.spark.state_comparison import StateAt, TableDifference, differences_from
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.names import is_number
@@ -127,13 +131,11 @@ class NewCheckpoint:
         )
         commit = f"{self.folder}/commits/{self.epoch}"
         text = self.files.text(commit) or ""
-        try:
+        with writing_state():
             if begins:
                 for name, table in self.tables.items():
                     table.check_not_past(rows[name])
             ids = rewriter.run(self.folder, rewriter.operators(), stores.rewritten)
-        except (PySparkException, Py4JJavaError) as error:
-            raise StateWriteError(f"The state cannot be written: {reason(error)}") from error
         if ids:
             self.files.write(commit, with_state_ids(text, ids), replace=True)
             self.files.remove(f"{self.folder}/commits/.{self.epoch}.crc")
@@ -205,7 +207,12 @@ def making(spark: SparkSession, files: Files, path: str) -> Iterator[str]:
     try:
         yield folder
         _lead_to(files, folder, path)
-        files.rename_folder(folder, path)
+        if renames_folders(path):
+            files.rename_folder(folder, path)
+        elif files.names(path):
+            raise StateWriteError.target_exists(path)
+        else:
+            Replacement(files, path, folder).run()
     except FileExistsError as error:
         raise StateWriteError.target_exists(path) from error
     finally:
@@ -242,13 +249,6 @@ def _lead_to(files: Files, folder: str, path: str) -> None:
                 files.write(f"{folder}/{file}", with_schema_paths(file, text, root), replace=True)
                 parent, _, name = file.rpartition("/")
                 files.remove(f"{folder}/{parent}/.{name}.crc")
-
-
-def reason(error: Exception) -> str:
-    """Return the message of the error that a task raised."""
-    text = str(error)
-    found = re.search(r"\[USER_RAISED_EXCEPTION\] ([^\n]*?)(?: SQLSTATE|\n|$)", text)
-    return found[1] if found else innermost(error)
 
 
 def described(difference: TableDifference, keys: Sequence[str]) -> str:

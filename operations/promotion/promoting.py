@@ -84,13 +84,8 @@ class _Promoting:
             self._stage()
             check_stopped([self.fork, self.over], self.spark)
             self._check_idle(self.over, epoch)
-            self.switch.swap()
-            try:
-                # An epoch may have begun between the check and the swap, in a process that cannot be seen.
-                self._check_idle(CheckpointFiles(self.switch.staged, self.spark), epoch)
-            except PromotionError:
-                self.switch.swap()
-                raise
+            # An epoch may begin between the check and the exchange, in a process that cannot be seen.
+            self.switch.exchange(lambda old: self._check_idle(CheckpointFiles(old, self.spark), epoch))
             self.switch.keep()
         except BaseException:
             recover_promotion(self.over.path, self.spark)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import PromotionError
 from streamstate.operations import stopped_query
-from streamstate.operations.promotion.switch import check_atomic, check_not_replaced, exists, kept_beside, promotion_of
+from streamstate.operations.promotion.switch import check_not_replaced, exists, kept_beside, promotion_of
 from streamstate.snapshots.checkpoint.bindings import binding_in, is_binding
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries, log_upto
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 def check_promotable(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession) -> int:
     """Return the epoch at which a fork can take over; raises if it cannot. Writes nothing."""
     _check_paths(fork.path, over.path)
-    check_atomic(over.path)
     check_not_replaced(over.path, spark)
     check_stopped([fork, over], spark)
     _check_lineage(fork, over, spark)

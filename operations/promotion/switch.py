@@ -3,6 +3,7 @@
 Beside the checkpoint, the folder ``<checkpoint>.promotion`` holds a journal, the checkpoint that is not in use, and
 nothing once the switch is over. On Linux both change places in one step (``renameat2``). Elsewhere it takes three
 renames, between which the checkpoint is missing for a moment; :func:`recover_promotion` completes or reverses them.
+Where folders are not renamed in one step, files are copied behind a barrier (:mod:`streamstate.operations.in_place`).
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import json
 import os
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 from streamstate.errors import CheckpointError, PromotionError, QueryError
-from streamstate.replay.stepping.fork_folder import lock_holder
+from streamstate.operations.in_place import Replacement, copy_contents, renames_folders
+from streamstate.replay.stepping.fork_folder import holder_in
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import Files, files_for, local_path
 from streamstate.snapshots.checkpoint.fork_record import PromotionRecord, promotion_in, record_of
@@ -34,7 +36,6 @@ REPLACED = "streamstate-replaced.json"
 SWITCHING = threading.RLock()
 """Held by the thread that promotes, undoes or recovers."""
 Kind = Literal["promote", "undo"]
-_ATOMIC = {"hdfs", "viewfs"}
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -76,6 +77,36 @@ class Switch:
             files.write(journal, json.dumps({**owner, "kind": self.kind, **asdict(self.record)}), replace=empty)
         except FileExistsError as error:
             raise QueryError(f"{self.over} is being promoted by another process.\nWait for it.") from error
+        if local_path(self.over) is None:
+            files.write(_lock(self.over), json.dumps(owner), replace=True)
+
+    @property
+    def _in_place(self) -> bool:
+        """True if the checkpoint's folder stays, and its files are replaced."""
+        return not renames_folders(self.over)
+
+    @property
+    def _replacement(self) -> Replacement:
+        source = self.staged if self.kind == "promote" else self.kept
+        return Replacement(self._files, self.over, source, frozenset({REPLACED}))
+
+    def exchange(self, check: Callable[[str], None]) -> None:
+        """Put the staged checkpoint in place of the one in use.
+
+        Args:
+            check: called with the path at which the old checkpoint is once no query can start on it; if it raises,
+                everything is as before.
+        """
+        if self._in_place:
+            copy_contents(self._files, self.over, self.kept)
+            self._replacement.run(lambda: check(self.over))
+            return
+        self.swap()
+        try:
+            check(self.staged)
+        except PromotionError:
+            self.swap()
+            raise
 
     def swap(self) -> None:
         """Let the staged checkpoint and the one in use change places."""
@@ -84,7 +115,10 @@ class Switch:
                 move(self._files, source, target, self.spark)
 
     def settle(self) -> None:
-        """Reverse or complete the renames of a swap that was killed between them."""
+        """Reverse or complete a switch that was killed in the middle."""
+        if self._in_place:
+            self._replacement.settle()
+            return
         files, aside = self._files, f"{_work(self.over)}/aside"
         if not exists(files, aside):
             return
@@ -97,7 +131,7 @@ class Switch:
 
     def keep(self) -> None:
         """Complete the promotion: keep the old checkpoint, marked as replaced."""
-        if exists(self._files, self.staged):
+        if exists(self._files, self.staged) and not self._in_place:
             move(self._files, self.staged, self.kept, self.spark)
         mark = json.dumps({"by": self.over, "epoch": self.record.epoch})
         self._files.write(f"{self.kept}/{REPLACED}", mark, replace=True)
@@ -105,16 +139,22 @@ class Switch:
 
     def give_back(self) -> None:
         """Put the old checkpoint back in its place, and delete the promoted one, which has run nothing."""
-        if exists(self._files, self.kept):
-            self._files.remove(f"{self.kept}/{REPLACED}")
-            move(self._files, self.kept, self.staged, self.spark)
-        self.swap()
+        if self._in_place:
+            self._replacement.run()
+        else:
+            if exists(self._files, self.kept):
+                self._files.remove(f"{self.kept}/{REPLACED}")
+                move(self._files, self.kept, self.staged, self.spark)
+            self.swap()
         self.close()
 
     def close(self) -> None:
         """Delete the unused checkpoint, then the journal."""
+        if self._in_place and not self.is_promoted:
+            self._files.remove_tree(self.kept)
         self._files.remove_tree(self.staged)
         self._files.remove(_journal(self.over))
+        self._files.remove(_lock(self.over))
         if not exists(self._files, _work(self.over)):
             self._files.remove_tree(_work(self.over))
 
@@ -153,8 +193,9 @@ def _unfinished(over: str, spark: SparkSession | None) -> Switch | None:
     text = files_for(spark, over).text(_journal(over))
     if text is None:
         return None
-    if local_path(over) is not None and (holder := lock_holder(Path(_journal(over)))) is not None:
-        raise QueryError(f"{over} is being promoted by process {holder[0]} on {holder[1]}.\nWait for it.")
+    if (holder := holder_in(files_for(spark, over).text(_lock(over)) or "")) is not None:
+        remote = f" If that process no longer exists, delete {_lock(over)}, and try again." * (local_path(over) is None)
+        raise QueryError(f"{over} is being promoted by process {holder[0]} on {holder[1]}.\nWait for it.{remote}")
     try:
         fields: dict[str, Any] = json.loads(text)
         return Switch(over, fields["kind"], record_of(fields), spark)
@@ -219,6 +260,11 @@ def _journal(over: str) -> str:
     return f"{_work(over)}/journal.json"
 
 
+def _lock(over: str) -> str:
+    """Return the file that names the process at work: on the local disk the journal, where other hosts see none."""
+    return _journal(over) if local_path(over) is not None else f"{_work(over)}/process.json"
+
+
 def _renames(switch: Switch) -> list[tuple[str, str]]:
     aside = f"{_work(switch.over)}/aside"
     return [(switch.over, aside), (switch.staged, switch.over), (aside, switch.staged)]
@@ -255,12 +301,3 @@ def exchanged(one: str, other: str) -> bool:
         return False
     done: int = rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
     return done == 0
-
-
-def check_atomic(checkpoint: str) -> None:
-    """Refuse a file system in which renaming a folder is not one step."""
-    if local_path(checkpoint) is None and (scheme := urlsplit(checkpoint).scheme) not in _ATOMIC:
-        raise PromotionError(
-            f"{checkpoint} is on {scheme}, where a folder is not renamed in one step: a promotion could be seen half"
-            " done.\nStart the fork's code on the fork itself, with a sink of its own, and move the readers there."
-        )

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streamstate.errors import InvalidArgumentError
+from streamstate.errors import InvalidArgumentError, hidden_cause
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -82,7 +82,7 @@ class Restarts:
 def failure_of(query: StreamingQuery) -> str | None:
     """Return the cause of the query's failure in one line; None if it did not fail."""
     error = query.exception()
-    return None if error is None else in_one_line(str(error))
+    return None if error is None else hidden_cause(error) or in_one_line(str(error))
 
 
 def in_one_line(message: str) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from streamstate.errors import InvalidArgumentError, UnknownTableError, UnsupportedStateError, first_line
@@ -17,6 +16,7 @@ from streamstate.replay.forks.edit_evaluation import EDITS, EXISTED, KEY, LIVE, 
 from streamstate.replay.forks.edits import EditInput, ParsedEdit, parse_edits
 from streamstate.replay.state_writing.state_rewriter import StateRewriter
 from streamstate.snapshots.checkpoint.state_tables import JOIN, LIMIT, POSITION, Shape, StateSource
+from streamstate.snapshots.spark.connect import errors_of_spark
 from streamstate.snapshots.spark.state_reader import StateReader
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _edited(source: StateSource, state: DataFrame, edits: Sequence[ParsedEdit], 
         except BaseException:
             kept.unpersist()
             raise
-    except PySparkException as error:
+    except errors_of_spark() as error:
         raise InvalidArgumentError(f"An edit of {source.table} failed: {first_line(error)}") from error
     edited = table.numbered(kept.where(LIVE))
     return EditedTable(source, edited.state, edited.flat, changed, kept)

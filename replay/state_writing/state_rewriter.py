@@ -6,18 +6,22 @@ to a function, and writes the frame that it returns as the state of an epoch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from streamstate.errors import UnsupportedStateError
+from streamstate.errors import StateWriteError, UnsupportedStateError, first_line
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.legacy_operators import described_view
 from streamstate.snapshots.checkpoint.state_tables import LIMIT, listed_stores
+from streamstate.snapshots.spark.connect import errors_of_spark
 from streamstate.snapshots.spark.escaped_paths import path_for_reader
+from streamstate.snapshots.spark.failures import innermost
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.spark.state_rewriting import rewritten, serialized
 
@@ -118,7 +122,28 @@ class StateRewriter:
             return _state_ids(rewritten(self.session, self.epoch, paths, scala_function))
         except Exception as error:
             # An error of the Python function comes back as an error of py4j, without its class.
-            raise (scala_function.error or error) from error
+            with writing_state():
+                raise (scala_function.error or error) from error
+
+
+@contextmanager
+def writing_state() -> Iterator[None]:
+    """Name the reason if Spark cannot write state.
+
+    Raises:
+        StateWriteError: it cannot.
+    """
+    try:
+        yield
+    except errors_of_spark() as error:
+        raise StateWriteError(f"The state cannot be written: {reason(error)}") from error
+
+
+def reason(error: Exception) -> str:
+    """Return the message of the error that a task raised."""
+    text = str(error)
+    found = re.search(r"\[USER_RAISED_EXCEPTION\] ([^\n]*?)(?: SQLSTATE|\n|$)", text)
+    return found[1] if found else innermost(error)
 
 
 class _ScalaFunction:
@@ -161,8 +186,7 @@ def _state_ids(found: Any) -> dict[str, list[list[str]]]:
 
 
 def _not_rewritable(checkpoint: str, number: int, name: str, error: Exception) -> UnsupportedStateError:
-    reason = str(getattr(error, "java_exception", error))
-    if "UNSUPPORTED_PROVIDER" in reason:
+    if "UNSUPPORTED_PROVIDER" in str(error):
         return UnsupportedStateError(
             f"Spark cannot rewrite the state of {checkpoint}: it can only rewrite RocksDB state stores.\n"
             "Fork without partitions= and edit=. To change the state, start the query from scratch with\n"
@@ -170,7 +194,7 @@ def _not_rewritable(checkpoint: str, number: int, name: str, error: Exception) -
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider."
         )
     return UnsupportedStateError(
-        f"Spark cannot rewrite the state of operator {number} ({name}) of {checkpoint}: {reason.splitlines()[0]}\n"
+        f"Spark cannot rewrite the state of operator {number} ({name}) of {checkpoint}: {first_line(error)}\n"
         "Fork without partitions= and edit=."
     )
 

@@ -33,7 +33,12 @@ class ForkFolder:
 
     def __init__(self, path: str, spark: SparkSession | None) -> None:
         self.path = path
+        self._spark = spark
         self.files: Files = files_for(spark, path)
+
+    def files_of(self, path: str) -> Files:
+        """Return the file system of another path: the original and its input need not be on that of the fork."""
+        return files_for(self._spark, path)
 
     def text(self, name: str) -> str | None:
         """Return a file's text; None if it does not exist."""
@@ -178,13 +183,21 @@ def _acquire(file: Path) -> None:
 
 def lock_holder(file: Path) -> tuple[int, str] | None:
     """Return the process that holds the lock, and its host; None if it is known to be gone."""
+    try:
+        return holder_in(file.read_text(encoding="utf-8"))
+    except OSError:
+        return None
+
+
+def holder_in(lock: str) -> tuple[int, str] | None:
+    """As :func:`lock_holder`, for the text of a lock."""
     import psutil
 
     try:
-        holder: Any = json.loads(file.read_text(encoding="utf-8"))
+        holder: Any = json.loads(lock)
         process, host = int(holder["process"]), holder["host"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # there is no lock, or the process was killed while it wrote the file
+    except (ValueError, KeyError, TypeError):
+        return None  # the process was killed while it wrote the file
     # With this process's id, an earlier process left it: this process knows its own locks.
     gone = host == socket.gethostname() and (process == os.getpid() or not psutil.pid_exists(process))
     return None if gone else (process, host)

@@ -62,7 +62,7 @@ def next_epoch(
         NotReplayableError: files that the epoch read are gone, or the source's log no longer names them.
     """
     number = max(fork.committed(), default=-1) + 1
-    text = folder.files.text(f"{original.path}/{_OFFSETS}/{number}")
+    text = original.files.text(f"{original.path}/{_OFFSETS}/{number}")
     if text is None:
         _check_not_purged(original, number)
         return None
@@ -78,7 +78,7 @@ def next_epoch(
         return NextEpoch(number, "none", partitions=planned.partitions)
     before = fork.planned(number - 1)
     behind = before or replace(planned, offsets=(None,) * len(planned.offsets))
-    _check_follows(original, fork, folder, number - 1, behind)
+    _check_follows(original, fork, number - 1, behind)
     _check_same_sources(original, number, behind, planned)
     texts = dict(_logs(original, folder, behind, planned))
     own = folder.text(f"{_OFFSETS}/{number - 1}"), folder.text(f"commits/{number - 1}")
@@ -129,9 +129,7 @@ def _check_not_purged(original: CheckpointFiles, number: int) -> None:
         )
 
 
-def _check_follows(
-    original: CheckpointFiles, fork: CheckpointFiles, folder: ForkFolder, number: int, behind: PlannedEpoch
-) -> None:
+def _check_follows(original: CheckpointFiles, fork: CheckpointFiles, number: int, behind: PlannedEpoch) -> None:
     """Raise if the fork has read other input than the original so far."""
     theirs = original.planned(number)
     if theirs is None:
@@ -141,7 +139,7 @@ def _check_follows(
         if (last := file_batch(offset)) is None:
             continue
         name = f"{log}/{last}"
-        fork_log, original_log = (folder.files.text(f"{checkpoint.path}/{name}") for checkpoint in (fork, original))
+        fork_log, original_log = (checkpoint.files.text(f"{checkpoint.path}/{name}") for checkpoint in (fork, original))
         same = same and (
             None in (fork_log, original_log)
             or _files_read(fork_log, last, last) == _files_read(original_log, last, last)
@@ -166,7 +164,7 @@ def _logs(
     original: CheckpointFiles, folder: ForkFolder, before: PlannedEpoch, after: PlannedEpoch
 ) -> Iterator[tuple[str, str]]:
     """Yield the log files of file sources that the fork lacks; the input files they name must exist."""
-    files = folder.files
+    files = original.files
     for source, start, end in zip(after.logs, before.offsets, after.offsets, strict=True):
         last, since = file_batch(end), file_batch(start)
         # A stream that is read twice, as in a self-join, has one log, under its first number.
@@ -198,7 +196,7 @@ def _check_present(folder: ForkFolder, source: str, paths: Sequence[str]) -> Non
 def _exists(folder: ForkFolder, path: str) -> bool:
     # Spark logs paths as URIs.
     local = local_path(path) if urlsplit(path).scheme in ("", "file") else None
-    return local.exists() if local is not None else folder.files.modified(path) is not None
+    return local.exists() if local is not None else folder.files_of(path).modified(path) is not None
 
 
 def _shown(path: str) -> str:

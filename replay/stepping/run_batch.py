@@ -12,14 +12,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-from streamstate.errors import ForkError, InvalidArgumentError, NotReplayableError, QueryError, StreamStateError
+from streamstate.errors import (
+    ForkError,
+    InvalidArgumentError,
+    NotReplayableError,
+    QueryError,
+    StreamStateError,
+    hidden_cause,
+)
 from streamstate.replay.stepping.fork_folder import ForkFolder
 from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.spark.connect import errors_of_spark
 from streamstate.snapshots.spark.failures import worker_was_late
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 from streamstate.snapshots.spark.plan_graph import last_execution
@@ -101,7 +108,7 @@ def run_batch(
                 query = writer.start()
             _wait(query)
             return _progress(query, epoch), last_execution(query)
-        except PySparkException as error:
+        except errors_of_spark() as error:
             if starts == _STARTS or not worker_was_late(error):
                 raise _batch_error(error, checkpoint, epoch) from error
 
@@ -164,7 +171,7 @@ _STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated wit
 def _batch_error(error: BaseException, checkpoint: str, epoch: int) -> StreamStateError:
     """Return the error for an epoch of a fork that Spark could not run."""
     text = str(error)
-    reason = _reason(text)
+    reason = hidden_cause(error) or _reason(text)
     unchanged = f"The fork is unchanged, at epoch {epoch - 1}."
     if _OTHER_OPERATORS.search(text):
         return QueryError(

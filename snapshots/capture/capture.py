@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from streamstate.snapshots.capture.change_feed import Verify, check_verify
 from streamstate.snapshots.capture.connect_capturer import ConnectCapturer
 from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.default_names import default_names
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
 from streamstate.snapshots.checkpoint.server_copy import CopiedCheckpoint
@@ -96,8 +97,8 @@ def capturer_for(
 ) -> Capturer:
     """Return a capturer for a checkpoint; without a name it takes the one that the query has in the store.
 
-    If it has none there, its name is made from ``fallback`` or, by default, from the checkpoint's folder. A caller that
-    has read the store's queries passes them as ``known``.
+    If it has none there, it takes ``fallback`` or, if that is another query's, a name made from the checkpoint's path. A
+    caller that has read the store's queries passes them as ``known``.
     """
     check_verify(verify)
     if name is not None:
@@ -106,11 +107,19 @@ def capturer_for(
     known = check_store(layout) if known is None else known
     if name is None:
         own = (query.name for query in known.values() if query.query_id == opened.query_id)
-        name = next(own, None) or name_from(fallback or opened.path.rsplit("/", 1)[-1])
+        name = next(own, None) or _default_name(fallback, opened.path, known.values())
     session = classic_of(spark)
     if session is None:
         return ConnectCapturer(None, opened, layout, name, verify, in_worker=spark is not None)
     return Capturer(session, opened, layout, name, verify)
+
+
+def _default_name(fallback: str | None, path: str, known: Iterable[Branch]) -> str:
+    """Return a name for a query that the store does not have: the shortest from its path that is not another's."""
+    names = [*([name_from(fallback)] if fallback else []), *default_names(path)]
+    # A query whose checkpoint was at the same path before keeps its name: registering the new one says so.
+    others = {query.name.casefold() for query in known if query.checkpoint != path}
+    return next((name for name in names if name.casefold() not in others), names[0])
 
 
 def open_checkpoint(

@@ -18,10 +18,10 @@ from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.capture.follow import Capture, CaptureStatus
 from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
 from streamstate.snapshots.capture.shared_threads import SharedThreads
+from streamstate.snapshots.checkpoint.default_names import distinct_default_names
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.store.delta.maintenance import merge_small_files, sweep
 from streamstate.snapshots.store.layout import Layout
-from streamstate.snapshots.store.names import distinct, name_from
 from streamstate.snapshots.store.registry import Branch, NewQuery, check_store, register_all
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class Fleet:
     ) -> tuple[dict[str, Capturer], dict[str, Exception]]:
         """Open checkpoints that are not being captured; those that cannot be opened are returned with their errors."""
         opened, refused = dict[str, Capturer](), dict[str, Exception]()
-        for path, name in zip(found, _default_names(found), strict=True):
+        for path, name in zip(found, distinct_default_names(found), strict=True):
             if not self._is_captured(path):
                 try:
                     capturer = self._open(path, fallback=name, known=known)
@@ -289,8 +289,3 @@ def capture_all(
     done = [(capture.name, capture.status) for capture in fleet.captures]
     nothing = {name: CaptureReport(name, fleet.store, committed=status.committed) for name, status in done}
     return FleetReport(tuple(passes.get(name, nothing[name]) for name in sorted(nothing)), fleet.failed)
-
-
-def _default_names(paths: Sequence[str]) -> list[str]:
-    """Return the names that queries get which the store does not know yet."""
-    return distinct(name_from(path.rsplit("/", 1)[-1]) for path in paths)

@@ -27,13 +27,17 @@ from streamstate.errors import (
 )
 from streamstate.snapshots.capture.allocator_settings import give_back, plain_memory
 from streamstate.snapshots.capture.background import BackgroundThread
-from streamstate.snapshots.capture.capture import capturer_for
+from streamstate.snapshots.capture.capture import capturer_for, open_checkpoint
 from streamstate.snapshots.capture.change_feed import Verify
 from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
+from streamstate.snapshots.capture.flow_versions import FlowVersions, is_flow
 from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
 from streamstate.snapshots.capture.reached_checkpoint import checkpoint_of
 from streamstate.snapshots.capture.shared_threads import SharedThreads
 from streamstate.snapshots.checkpoint.commit_times import CommitLogTime
+from streamstate.snapshots.checkpoint.default_names import flow_version
+from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.checkpoint.server_copy import CopiedCheckpoint
 from streamstate.snapshots.spark.connect import is_of_connect
 from streamstate.snapshots.spark.connect_server import served
 from streamstate.snapshots.store.layout import Layout
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
 
 # How often to look whether the commit log has changed: cheap on a disk, not on an object store.
 _LOCAL_POLL, _REMOTE_POLL = 0.02, 1.0
+# How often to look for the next version of a pipeline's flow.
+_LOCAL_VERSIONS, _REMOTE_VERSIONS = 1.0, 10.0
 # Captures that share threads look less often, so that all of them together look about so many times a second.
 _SHARED_LOOKS = 1_000
 # A log whose folder has not changed is read all the same after this many seconds: not every file system says so.
@@ -83,6 +89,7 @@ def follow(
     on_pass: OnPass | None = None,
     records_plan: bool = True,
     checkpoint_of_query: str | os.PathLike[str] | None = None,
+    fallback: str | None = None,
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
@@ -91,25 +98,41 @@ def follow(
     """
     interval = CaptureInterval.of(every)
     if isinstance(query_or_checkpoint, (str, os.PathLike)):
-        checkpoint, fallback, query = query_or_checkpoint, None, None
+        checkpoint, query = query_or_checkpoint, None
     else:
         query = served(query_or_checkpoint)
         checkpoint, fallback = checkpoint_of_query or checkpoint_of(query), query.name
-    capturer = capturer_for(
-        checkpoint, store, name, spark, fallback=fallback, verify=verify, storage_options=storage_options
-    )
+
+    def capturer_of(path: str | os.PathLike[str], name: str | None) -> Capturer:
+        return capturer_for(path, store, name, spark, fallback=fallback, verify=verify, storage_options=storage_options)
+
+    versions = _versions(checkpoint, name, capturer_of, storage_options)
+    capturer = capturer_of(checkpoint, name) if versions is None else versions.first()
     if query is not None:
         capturer.watch(query)
     # Checked before the thread starts, so that errors are raised here.
     if capturer.checkpoint.committed():
         capturer.register()
     # A checkpoint does not show whether its query still runs, so a capture of it does not end by itself.
-    capture = Capture(capturer, interval, None if query is None else lambda: not query.isActive, on_pass)
+    capture = Capture(capturer, interval, None if query is None else lambda: not query.isActive, on_pass, versions)
     if query is not None and records_plan and not is_of_connect(query):  # whose plan is in the server
         from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
 
         store_running_plan(capture.layout, capture.name, lambda: plan_of_query(query), first_epoch(query))
     return capture
+
+
+def _versions(
+    checkpoint: str | os.PathLike[str],
+    name: str | None,
+    capturer_of: Callable[[str, str | None], Capturer],
+    storage_options: Mapping[str, str] | None,
+) -> FlowVersions | None:
+    """Return the versions of a flow, if that is what a path is the folder of."""
+    if isinstance(checkpoint, CopiedCheckpoint) or flow_version(f"{location(checkpoint)}/0") is None:
+        return None
+    opened = open_checkpoint(checkpoint, None, storage_options)
+    return FlowVersions(opened.path, opened.files, capturer_of, name) if is_flow(opened.files, opened.path) else None
 
 
 def stop_all() -> None:
@@ -188,6 +211,7 @@ class Capture:
         interval: how often.
         ended: whether the query has ended and will commit nothing more; None if that cannot be known.
         on_pass: receives what each pass did.
+        versions: the versions of a pipeline's flow; the capture goes on with the next one once that has begun.
         threads: run the capture beside others; by default it has a thread of its own.
     """
 
@@ -197,9 +221,14 @@ class Capture:
         interval: CaptureInterval,
         ended: Callable[[], bool] | None = None,
         on_pass: OnPass | None = None,
+        versions: FlowVersions | None = None,
         threads: SharedThreads | None = None,
     ) -> None:
         self._capturer = capturer
+        self._versions = versions
+        self._next: Capturer | None = None
+        self._looked_for_version = time.monotonic()
+        self._is_damaged = False
         self._interval = interval
         self._ended = ended or (lambda: False)
         self._longest_trust = _LONGEST_TRUST if ended is None else _ASK_QUERY
@@ -354,7 +383,7 @@ class Capture:
         if self._ending.is_set():
             self._finish(None if self._abandoning else CaptureInterval())
             return None
-        if self._nothing_new():
+        if self._goes_on() or self._nothing_new():
             self._tidy_if_due()
             return self._poll
         ended = self._query_ended()  # asked first, so that all its commits are seen
@@ -387,6 +416,31 @@ class Capture:
             if not self._abandoning:
                 self._tidy()
             self._update(state="stopped")
+
+    def _goes_on(self) -> bool:
+        """Go on with the next version of a flow, once there is one and this one is captured, or cannot be."""
+        if self._versions is None:
+            return False
+        if self._next is None:
+            remote = self._capturer.checkpoint.remote
+            if time.monotonic() - self._looked_for_version < (_REMOTE_VERSIONS if remote else _LOCAL_VERSIONS):
+                return False
+            self._looked_for_version = time.monotonic()
+            try:
+                self._next = self._versions.later()
+            except Exception as error:  # noqa: BLE001 (shown in the status, and tried again)
+                self._update(error=_summary(error))
+        if self._next is None or not (self._attempt(CaptureInterval()) or self._is_damaged):
+            return False
+        self._tidy()
+        self._capturer, self._next = self._next, None
+        self._log = CommitLogTime(self._capturer.checkpoint)
+        self._untidy = 0
+        self._incomplete = self._idle = False
+        with self._changed:
+            self._status = CaptureStatus(self._capturer.name, "waiting")
+            self._changed.notify_all()
+        return True
 
     @property
     def _poll(self) -> float:
@@ -440,9 +494,11 @@ class Capture:
 
     def _attempt(self, interval: CaptureInterval) -> bool:
         """Capture if that is due; False if it failed and should be retried."""
+        self._is_damaged = False
         try:
             self._passes(interval)
         except DamagedCheckpointError as error:
+            self._is_damaged = True
             # The file may come back, from a backup.
             self._update(error=_summary(error))
             self._on_pass(error)

@@ -6,6 +6,7 @@ The commit log is the authority: epoch N exists once ``commits/N`` does (:mod:`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import threading
@@ -15,11 +16,20 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamstate.errors import CheckpointReplacedError, DamagedCheckpointError, NotACheckpointError
+from streamstate.errors import (
+    CaptureError,
+    CheckpointReplacedError,
+    DamagedCheckpointError,
+    NotACheckpointError,
+    StreamStateError,
+    choices,
+    worded,
+)
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
-from streamstate.snapshots.checkpoint.fork_record import PromotionRecord, promotion_in
+from streamstate.snapshots.checkpoint.fork_record import PromotionRecord, barrier_in, promotion_in
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, legacy_operators
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
+from streamstate.snapshots.checkpoint.search import checkpoints_below
 from streamstate.snapshots.checkpoint.source_progress import sources_after
 from streamstate.snapshots.checkpoint.state_files import StoreFiles
 from streamstate.snapshots.store.names import is_number
@@ -29,6 +39,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_MOST_FOLDERS, _MOST_LISTED = 100, 20
+"""The folders that are searched, and the checkpoints that are named, if a path is a folder above checkpoints."""
 _METADATA_ADVICE = (
     'Restore it from a backup, or write a new one: {"id": "…"}, with the query\'s id. A store that has captured the'
     " query knows the id: column query_id of its table _queries."
@@ -88,23 +100,38 @@ class CheckpointFiles(os.PathLike[str]):
         Raises:
             NotACheckpointError: there is no checkpoint.
             DamagedCheckpointError: there is one, without a readable ``metadata`` file.
+            CaptureError: its files are being replaced.
         """
         path = f"{self.path}/metadata"
         content = self._files.content(path)
         if (query_id := _id_in(content)) is not None:
             return query_id
+        _refuse_barrier(path, content)
         if self.begun() or self.committed():
             why = "is missing" if content is None else "has no id of a query" if content else "is empty"
             raise DamagedCheckpointError.file(path, why, _METADATA_ADVICE)
+        if below := self._checkpoints_below():
+            raise NotACheckpointError(
+                f"{self.path} is not a checkpoint, but a folder above checkpoints.\nPass one of them: {choices(below)}."
+                + worded(" ss.checkpoints lists them all.", command=" streamstate find lists them all.")
+            )
         raise NotACheckpointError(
             f"{self.path} is not the checkpoint of a streaming query: it has no readable 'metadata' file.\n"
             "Pass the checkpointLocation of a query that has been started at least once."
         )
 
+    def _checkpoints_below(self) -> list[str]:
+        """Return the paths, relative to this one, of some checkpoints below it."""
+        found = checkpoints_below(self._files, self.path, most_folders=_MOST_FOLDERS)
+        with contextlib.suppress(StreamStateError, OSError):
+            return sorted(path.removeprefix(f"{self.path}/") for path in itertools.islice(found, _MOST_LISTED))
+        return []
+
     def check_same(self) -> None:
         """Raise if another query's checkpoint has replaced the one that was read first; a missing one may come back."""
         content = self._files.content(f"{self.path}/metadata")
         text = None if content is None else content.decode(errors="replace")
+        _refuse_barrier(self.path, content)
         if text is None or "query_id" not in self.__dict__ or self.query_id in text:
             self.promotion = promotion_in(text)
             return
@@ -319,6 +346,16 @@ class CheckpointFiles(os.PathLike[str]):
             known[read.__name__, path] = read(path)
         found: _T = known[read.__name__, path]
         return found
+
+
+def _refuse_barrier(checkpoint: str, metadata: bytes | None) -> None:
+    """Raise while a checkpoint's files are replaced: what is there is only a part."""
+    if metadata is not None and barrier_in(metadata.decode(errors="replace")) is not None:
+        raise CaptureError(
+            f"The files of {checkpoint.removesuffix('/metadata')} are being replaced, or that was interrupted.\n"
+            "Wait for it. ss.start and ss.Checkpoint(…).promotion() complete or reverse an interrupted promotion;"
+            " a new checkpoint that was interrupted has to be deleted and made again."
+        )
 
 
 def _id_in(metadata: bytes | None) -> str | None:

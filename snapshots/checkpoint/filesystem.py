@@ -34,6 +34,9 @@ class ReadableFiles(Protocol):
     def names(self, path: str) -> list[str]:
         """Return the names in a folder; none if it does not exist."""
 
+    def entries(self, path: str) -> dict[str, bool]:
+        """Return the names in a folder, each with whether it is a folder; none if it does not exist."""
+
     def text(self, path: str) -> str | None:
         """Return a file's text; None if it does not exist."""
 

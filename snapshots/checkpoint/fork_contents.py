@@ -195,12 +195,8 @@ def _schema_files(files: Files, original: CheckpointFiles, most: int | None = No
 
 def _files_below(files: Files, root: str, folder: str) -> Iterator[str]:
     """Return files under a folder, without hidden ones."""
-    for name in sorted(files.names(f"{root}/{folder}")):
-        if name.startswith("."):
-            continue
-        if any(not child.startswith(".") for child in files.names(f"{root}/{folder}/{name}")):
-            yield from _files_below(files, root, f"{folder}/{name}")
-        else:
+    for name in sorted(files.tree(f"{root}/{folder}")):
+        if not name.endswith("/") and not any(part.startswith(".") for part in name.split("/")):
             yield f"{folder}/{name}"
 
 

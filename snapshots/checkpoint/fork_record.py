@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FORK_FILE = "streamstate-fork.json"
 """The file's name. Spark ignores it."""
 _FIELD = "promotion"
+_BARRIER = "streamstate_is_replacing_this_checkpoint"
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,34 @@ class PromotionRecord:
 
 def promotion_in(metadata: str | None) -> PromotionRecord | None:
     """Return the promotion that the text of a checkpoint's ``metadata`` records; None if there was none."""
-    record = json.loads(metadata).get(_FIELD) if metadata and _FIELD in metadata else None
+    if not metadata or _FIELD not in metadata or barrier_in(metadata) is not None:
+        return None
+    record = json.loads(metadata).get(_FIELD)
     return None if record is None else record_of(record)
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """What ``metadata`` holds while another checkpoint's files replace those of this one. Spark cannot start with it.
+
+    Attributes:
+        before: the text that it replaced.
+        replacing: True once files may have been deleted.
+    """
+
+    before: str
+    replacing: bool
+
+    def text(self) -> str:
+        """Return the text of ``metadata``: no JSON, so that Spark's error shows its first word."""
+        return f"{_BARRIER} {json.dumps(asdict(self))}"
+
+
+def barrier_in(metadata: str | None) -> Barrier | None:
+    """Return the barrier that the text of a checkpoint's ``metadata`` is; None if it is none."""
+    if not metadata or not metadata.startswith(_BARRIER):
+        return None
+    return Barrier(**json.loads(metadata.removeprefix(_BARRIER)))
 
 
 def record_of(fields: Mapping[str, object]) -> PromotionRecord:

@@ -75,6 +75,14 @@ class LocalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def entries(self, path: str) -> dict[str, bool]:
+        """Return the names in a folder, each with whether it is a folder; none if it does not exist."""
+        try:
+            with os.scandir(path) as found:
+                return {entry.name: entry.is_dir() for entry in found}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+
     def tree(self, path: str) -> set[str]:
         """Return the paths of everything below a folder, relative to it; folders end in ``/``."""
         found: set[str] = set()

@@ -25,6 +25,7 @@ _SCHEMES = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"})
 _OF_CLIENT = frozenset({"allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_url", "timeout"})
 _PREFIXES = ("aws_", "azure_", "google_")
 _AT_ONCE = 16
+_COMMITS = "/commits"
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -50,17 +51,27 @@ class ObjectFiles:
     def __init__(self, uri: str, options: Mapping[str, str] | None = None) -> None:
         require_extra("sidecar")
         self._root = uri
+        self._committed: dict[str, datetime] = {}
         with self._errors():
             self._store = _store(uri, options or {})
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder; none if there is nothing below it."""
+        return [*self.entries(path)]
+
+    def entries(self, path: str) -> dict[str, bool]:
+        """Return the names in a folder, each with whether it is a folder; none if there is nothing below it."""
         import obstore
 
         with self._errors():
             found = obstore.list_with_delimiter(self._store, self._key(path))
-        paths = [*found["common_prefixes"], *(entry["path"] for entry in found["objects"])]
-        return [path.rstrip("/").rpartition("/")[2] for path in paths]
+        if path.endswith(_COMMITS):
+            self._committed = {
+                f"{path}/{entry['path'].rpartition('/')[2]}": entry["last_modified"] for entry in found["objects"]
+            }
+        paths = dict.fromkeys(found["common_prefixes"], True)
+        paths |= {entry["path"]: False for entry in found["objects"]}
+        return {path.rstrip("/").rpartition("/")[2]: folder for path, folder in paths.items()}
 
     def text(self, path: str) -> str | None:
         """Return a file's text; None if it does not exist."""
@@ -91,9 +102,14 @@ class ObjectFiles:
         return whole_lines(content[start:], start, path)
 
     def modified(self, path: str) -> datetime | None:
-        """Return the time at which a file was last written; None if it does not exist."""
+        """Return the time at which a file was last written; None if it does not exist.
+
+        For a commit it is that of the last listing, which is read anew for each capture.
+        """
         import obstore
 
+        if path in self._committed:
+            return self._committed[path]
         with self._errors(), contextlib.suppress(FileNotFoundError):
             return obstore.head(self._store, self._key(path))["last_modified"]
         return None

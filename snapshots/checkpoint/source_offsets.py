@@ -30,6 +30,33 @@ def kafka_topics(offset: Any) -> dict[str, Partitions] | None:
     return topics if isinstance(topics, dict) and topics and all(map(_has_partitions, topics.values())) else None
 
 
+def read_topics(offset: Any) -> dict[str, Partitions] | None:
+    """Return how far Kafka was read, by topic and partition: by a source, or by the recorder of a recording.
+
+    Example:
+        >>> read_topics({"recording": "store/q/_inputs/0", "batch": 3, "source": {"flights": {"0": 812}}})
+        {'flights': {'0': 812}}
+    """
+    known = parsed(offset)
+    return kafka_topics(known["source"] if is_recording(known) and "source" in known else known)
+
+
+def is_recording(offset: Any) -> bool:
+    """Return whether a parsed offset is of a recording, whose batches it counts."""
+    return isinstance(offset, dict) and {"recording", "batch"} <= offset.keys()
+
+
+def first_offset(offset: Any, facts: object) -> Any:
+    """Return where a query, or the recorder of its recording, began to read a source; None if it is not known.
+
+    ``facts`` are what the manifest knows of the source.
+    """
+    known = parsed(offset)
+    if is_recording(known):
+        return known.get("began")
+    return facts.get("start") if isinstance(facts, dict) else None
+
+
 def _has_partitions(topic: Any) -> bool:
     return isinstance(topic, dict) and all(
         partition.isdecimal() and isinstance(offset, int) for partition, offset in topic.items()
@@ -48,11 +75,11 @@ def file_batch(offset: Any) -> int | None:
     return batch if isinstance(batch, int) else None
 
 
-def in_words(offset: str | None, files: int | None = None) -> str:
+def in_words(offset: Any, files: int | None = None) -> str:
     """Return an offset in words.
 
     Args:
-        offset: the source's own JSON; None before its first rows.
+        offset: the source's own JSON, as text or parsed; None before its first rows.
         files: the number of files that a file source had read, if it is known.
 
     Example:
@@ -70,7 +97,12 @@ def in_words(offset: str | None, files: int | None = None) -> str:
         return "; ".join(_topic(topic, partitions) for topic, partitions in topics.items())
     if is_delta(known):
         return f"table version {known.get('reservoirVersion')}, file {known.get('index', -1)}"
-    return f"offset {known}" if isinstance(known, int) else offset
+    return f"recording up to batch {known['batch']}" if is_recording(known) else _number_or_text(offset, known)
+
+
+def _number_or_text(offset: Any, known: Any) -> str:
+    text = offset if isinstance(offset, str) else json.dumps(offset)
+    return f"offset {known}" if isinstance(known, int) else text
 
 
 def _topic(topic: str, partitions: Partitions) -> str:

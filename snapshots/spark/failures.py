@@ -6,7 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from streamstate.errors import CaptureError, DamagedCheckpointError, first_line
+from streamstate.errors import CaptureError, DamagedCheckpointError, first_line, java_cause
 from streamstate.snapshots.checkpoint.decoding.failures import DamagedChangelogError, MissingChangelogError
 from streamstate.snapshots.spark.connect import errors_of_spark
 
@@ -37,11 +37,8 @@ def failures() -> tuple[type[Exception], ...]:
 
 def innermost(error: BaseException) -> str:
     """Return the first line of an error's innermost cause: Spark's own errors hide it behind several others."""
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    while java is not None and (cause := java.getCause()) is not None:
-        java = cause
-    if java is not None:
-        return first_line(Exception(f"{java.getClass().getSimpleName()}: {java.getMessage()}"))
+    if (java := java_cause(error)) is not None:
+        return first_line(Exception(java))
     while error.__cause__ is not None:
         error = error.__cause__
     return first_line(error)

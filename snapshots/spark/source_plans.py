@@ -25,6 +25,15 @@ def reads_micro_batches(jvm: Any, leaf: Any) -> bool:
     return bool(leaf.v1Relation().isEmpty() or leaf.table().capabilities().contains(capability))
 
 
+def initial_offset(leaf: Any, log: str) -> str:
+    """Return the offset from which a source of the second interface would begin, as JSON; its folder is ``log``."""
+    stream = leaf.table().newScanBuilder(leaf.extraOptions()).build().toMicroBatchStream(log)
+    try:
+        return str(stream.initialOffset().json())
+    finally:
+        stream.stop()
+
+
 def micro_batch(jvm: Any, leaf: Any, log: str, start: str | None, end: str) -> tuple[Any, Any]:
     """Return the stream of a leaf of the second interface, to be stopped in the end, and the plan of a range of it.
 

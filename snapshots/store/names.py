@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import TypeGuard
 
 from streamstate.errors import InvalidNameError
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_NAME = re.compile(r"[^\W_][\w-]*")
+_MOST_BYTES = 100
 
 
 def check_name(name: str) -> str:
@@ -18,13 +20,19 @@ def check_name(name: str) -> str:
         return name
     raise InvalidNameError(
         f"Invalid query name {name!r}.\n"
-        "A name has 1 to 100 letters, digits, '_' or '-' and starts with a letter or digit, such as delays or join_2."
+        f"A name has letters, digits, '_' or '-', at most {_MOST_BYTES} bytes, and starts with a letter or digit, such"
+        " as delays or join_2."
     )
 
 
 def is_name(name: object) -> TypeGuard[str]:
-    """Return whether this is a valid query name."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+    """Return whether this is a valid query name. Letters of every script are, composed as in Unicode's form NFC."""
+    return (
+        isinstance(name, str)
+        and _NAME.fullmatch(name) is not None
+        and unicodedata.is_normalized("NFC", name)
+        and len(name.encode()) <= _MOST_BYTES
+    )
 
 
 def is_base_name(name: object) -> TypeGuard[str]:
@@ -39,7 +47,8 @@ def is_number(name: str) -> bool:
 
 def name_from(text: str) -> str:
     """Return a valid name made from any text, such as the name of a checkpoint's folder."""
-    return check_name(re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_-")[:100] or "query")
+    words = re.sub(r"[^\w-]+", "_", unicodedata.normalize("NFC", text)).strip("_-")
+    return check_name(words.encode()[:_MOST_BYTES].decode(errors="ignore") or "query")
 
 
 def distinct(names: Iterable[str]) -> list[str]:

@@ -21,6 +21,7 @@ from streamstate.errors import (
     worded,
 )
 from streamstate.snapshots.checkpoint.bindings import SHARED
+from streamstate.snapshots.checkpoint.default_names import flow_version
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
 from streamstate.snapshots.store.consistent_read import read_once
@@ -266,6 +267,15 @@ class Lineage:
             for branch in self.branches()
             if branch.parent is not None and branch.parent_epoch is not None and name in (branch.name, branch.parent)
         ]
+
+    def versions(self, name: str) -> list[str]:
+        """Return the names of all versions of a pipeline's flow, the oldest first; just the name of any other query."""
+        flows = {branch.name: flow_version(branch.checkpoint) for branch in self.branches()}
+        own = flows.get(name)
+        if own is None:
+            return [name]
+        versions = {flow.version: other for other, flow in flows.items() if flow and flow.folder == own.folder}
+        return [versions[number] for number in sorted(versions)]
 
     def _read(self) -> tuple[Branch, ...]:
         with self._lock:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
+from streamstate.snapshots.checkpoint.source_offsets import read_topics
 from streamstate.snapshots.store.query_plans.query_plan import EventTime
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress
@@ -37,9 +37,14 @@ class IdleSource:
     """The last epoch in which it delivered rows; None if there is none."""
 
     def __str__(self) -> str:
-        topics = f" ({', '.join(self.topics)})" if self.topics else ""
         since = "yet" if self.since is None else f"since epoch {self.since}"
-        return f"source {self.name}{topics} has delivered nothing {since}"
+        return f"{self._called()} has delivered nothing {since}"
+
+    def _called(self) -> str:
+        if not self.topics:
+            return f"source {self.name}"
+        topics = f"topic{'s' * (len(self.topics) > 1)} {', '.join(self.topics)}"
+        return topics if self.name.isdecimal() else f"source {self.name} ({topics})"
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def _last_delivery(progress: Sequence[EpochProgress], source: str) -> int | None
 
 
 def _topics(offset: Any) -> tuple[str, ...]:
-    return tuple(kafka_topics(offset) or ())
+    return tuple(read_topics(offset) or ())
 
 
 @dataclass(frozen=True)

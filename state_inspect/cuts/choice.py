@@ -19,6 +19,7 @@ from typing import Any, Literal
 from streamstate.errors import InvalidArgumentError, UnknownCutError, choices
 from streamstate.snapshots.store.entries import Entry
 from streamstate.state_inspect.cuts.source_positions import MIXED, QueryStreams, connected_groups, streams_of
+from streamstate.state_inspect.cuts.why_no_cut import never_same, other_starts
 from streamstate.state_inspect.epoch_names import aware
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.snapshot import Snapshot
@@ -63,9 +64,10 @@ def chosen(histories: Mapping[str, History], at: Any, by: By | None) -> Choice:
     streams = streams_of(captured)
     if by == "offsets" or (by is None and connected(streams) and not any(query.unknown for query in streams)):
         return _by_offsets(histories, streams, captured, position)
+    why = other_starts(streams)
     if by == "event_time" or (by is None and all(snapshot.watermark is not None for snapshot in live.values())):
-        return _by_time(histories, {name: event_time(of) for name, of in entries.items()}, "event_time", position)
-    return _by_time(histories, {name: commit_time(of) for name, of in entries.items()}, "commit_time", position)
+        return _by_time(histories, {name: event_time(of) for name, of in entries.items()}, "event_time", position, why)
+    return _by_time(histories, {name: commit_time(of) for name, of in entries.items()}, "commit_time", position, why)
 
 
 def _position(histories: Mapping[str, History], at: Any) -> _Position:
@@ -98,16 +100,15 @@ def _by_offsets(
     position: _Position,
 ) -> Choice:
     if not connected(streams):
-        raise UnknownCutError(
-            f"{choices(histories)} do not all share a source whose offsets can be compared.\n"
-            "Use by='event_time' or by='commit_time', which do not need one."
-        )
+        why = other_starts(streams) or f"{choices(histories)} do not all share a source whose offsets can be compared."
+        raise UnknownCutError(f"{why}\nUse by='event_time' or by='commit_time', which do not need one.")
     allowed: dict[str, Collection[int]] = {query: {epoch} for query, epoch in position.fixed.items()}
     if position.moment is not None:
         allowed = {query: _committed_by(position.moment, of) for query, of in captured.items()}
     epochs = newest_agreeing(streams, allowed)
     if epochs is None:
-        raise _no_cut(histories, position, _nearest_by_offsets(streams, position))
+        why = never_same(streams, allowed)
+        raise _no_cut(histories, position, _nearest_by_offsets(streams, position), why)
     exact = not any(query.unknown for query in streams)
     return _choice(histories, epochs, "offsets", _offsets_note(streams), exact=exact)
 
@@ -143,13 +144,13 @@ def _nearest_by_offsets(streams: list[QueryStreams], position: _Position) -> lis
     return [{stream.query: found[stream.query] for stream in streams} for found in (before, after) if found is not None]
 
 
-def _by_time(histories: Mapping[str, History], clocks: Clocks, by: By, position: _Position) -> Choice:
+def _by_time(histories: Mapping[str, History], clocks: Clocks, by: By, position: _Position, why: str = "") -> Choice:
     moment = position.moment or _moment(clocks, by, position)
     epochs = epochs_at(clocks, moment, position.fixed)
     if epochs is None:
         raise _no_cut(histories, position, nearest_in_time(clocks, moment))
     what = "Watermarks up to" if by == "event_time" else "The newest committed at"
-    note = f"{what} {moment.isoformat()}; they need not reflect the same input."
+    note = f"{what} {moment.isoformat()}; they need not reflect the same input. {why}".rstrip()
     return _choice(histories, epochs, by, note, exact=False)
 
 
@@ -171,14 +172,16 @@ def _choice(histories: Mapping[str, History], epochs: Mapping[str, int], by: By,
     return Choice({name: histories[name].at(epochs[name]) for name in histories}, by, exact, note)
 
 
-def _no_cut(histories: Mapping[str, History], position: _Position, nearest: list[dict[str, int]]) -> UnknownCutError:
+def _no_cut(
+    histories: Mapping[str, History], position: _Position, nearest: list[dict[str, int]], why: str = ""
+) -> UnknownCutError:
     listing = [", ".join(f"{query} {epoch}" for query, epoch in epochs.items()) for epochs in nearest]
     hint = (
         f"The nearest: {'; or '.join(listing)}."
         if listing
         else "There is none at other epochs either. Use by='commit_time', which does not need the same input."
     )
-    return UnknownCutError(f"There is no cut of {choices(histories)}{position}.\n{hint}")
+    return UnknownCutError(f"There is no cut of {choices(histories)}{position}. {why}".rstrip() + f"\n{hint}")
 
 
 def shared_streams(streams: Sequence[QueryStreams]) -> set[Hashable]:

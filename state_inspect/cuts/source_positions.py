@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from streamstate.errors import InvalidArgumentError, UnknownEpochError, choices
-from streamstate.snapshots.checkpoint.source_offsets import is_delta, kafka_topics
+from streamstate.snapshots.checkpoint.source_offsets import Partitions, first_offset, is_delta, read_topics
 from streamstate.snapshots.checkpoint.source_progress import FILES, by_source
 from streamstate.snapshots.store.entries import Entry
 
@@ -29,6 +29,8 @@ _Key: TypeAlias = "tuple[str, str | int]"
 K = TypeVar("K")
 
 MIXED = ("mixed",)
+KAFKA = "kafka"
+"""The kind of a stream that is a topic, named with where the query began."""
 _NOTHING = (0, f"{0:032x}")
 
 
@@ -176,15 +178,15 @@ def _of_offset(offset: Any, facts: dict[str, Any] | None) -> Positions | None:
     """Return the streams and positions of an offset; None if it cannot be compared with those of other queries."""
     if not isinstance(offset, dict):
         return None
-    start = (facts or {}).get("start")
+    start = first_offset(offset, facts)
     if is_delta(offset):
         position = (offset.get("reservoirVersion"), offset.get("index"), offset.get("isStartingVersion"))
         return {("delta", offset["reservoirId"]): position}
     if offset.keys() == {"offset", "timestamp"}:
         return {("rate-micro-batch",): (offset["offset"], offset["timestamp"])}
-    if topics := kafka_topics(offset):
+    if topics := read_topics(offset):
         starts = start if isinstance(start, dict) else {}
-        return {("kafka", topic, _read(starts.get(topic, {}))): _read(ends) for topic, ends in topics.items()}
+        return {(KAFKA, topic, _read(starts.get(topic, {}))): _read(ends) for topic, ends in topics.items()}
     return None
 
 
@@ -203,6 +205,7 @@ def epoch_at_offset(entries: Sequence[Entry], query: str, offset: Any) -> Entry:
     The offset is that of the query's only source; or a list with an offset for each source in the query's order, None
     for a source that does not matter; or, if the sources have names, a dict by name that may leave sources out. JSON
     text is accepted too. Parts of an offset that it does not name, such as some of Kafka's partitions, do not matter.
+    An epoch before a partition or topic was there has read nothing of it.
     """
     known = [entry for entry in entries if entry.captured and entry.offsets is not None]
     if not known:
@@ -210,6 +213,8 @@ def epoch_at_offset(entries: Sequence[Entry], query: str, offset: Any) -> Entry:
     sources = reflected(known)
     limits = _per_source(offset, sources[-1])
     try:
+        for name, limit in limits.items():
+            _check_named(limit, [reached[name].offset for reached in sources if name in reached])
         pairs = zip(reversed(known), reversed(sources), strict=True)
         found = next((entry for entry, reached in pairs if _reflects_no_more(reached, limits)), None)
     except _IncomparableError as error:
@@ -234,6 +239,7 @@ def _per_source(offset: Any, sources: Mapping[str | int, Source]) -> dict[str | 
             raise InvalidArgumentError(
                 f"Invalid offset {offset!r}: not JSON ({error}).\nWrite it as in snapshot.offsets."
             ) from error
+    offset = _with_text_keys(offset)
     if any(isinstance(name, str) for name in sources):
         return _per_name(offset, sources)
     listed = list(offset) if isinstance(offset, (list, tuple)) else [offset]
@@ -257,6 +263,24 @@ def _per_name(offset: Any, sources: Mapping[str | int, Source]) -> dict[str | in
             f" offset of each source that matters. Sources: {choices(map(str, sources))}."
         )
     return limits
+
+
+def _with_text_keys(offset: Any) -> Any:
+    """Return an offset with its keys as text, as JSON has them: Kafka's partitions may be given as integers."""
+    if isinstance(offset, dict):
+        return {str(name): _with_text_keys(part) for name, part in offset.items()}
+    return [*map(_with_text_keys, offset)] if isinstance(offset, list | tuple) else offset
+
+
+def _check_named(limit: Any, offsets: Iterable[Any]) -> None:
+    """Raise if an offset of Kafka names no topic and partition that any epoch has read."""
+    topics = read_topics(limit)
+    if topics is None:
+        return
+    known = [found for offset in offsets if (found := read_topics(offset)) is not None]
+    shared = (topics[topic].keys() & found[topic].keys() for found in known for topic in topics.keys() & found.keys())
+    if known and not any(shared):
+        raise _IncomparableError("they have no partition in common")
 
 
 def _reflects_no_more(sources: Mapping[str | int, Source], limits: Mapping[str | int, Any]) -> bool:
@@ -284,12 +308,24 @@ def within(offset: Any, limit: Any) -> bool:
     if isinstance(offset, dict) and isinstance(limit, dict):
         if is_delta(offset) or is_delta(limit):
             return _delta(offset, limit)
+        read, topics = read_topics(offset), read_topics(limit)
+        if read is not None and topics is not None:
+            return _kafka(read, topics)
         both = offset.keys() & limit.keys()
         if not both:
             raise _IncomparableError("they have no parts in common")
         verdicts = [within(offset[name], limit[name]) for name in sorted(both)]
         return all(verdicts)
     return _number(offset) <= _number(limit)
+
+
+def _kafka(read: Mapping[str, Partitions], limits: Mapping[str, Partitions]) -> bool:
+    return all(
+        offset <= limits[topic][partition]
+        for topic in read.keys() & limits.keys()
+        for partition, offset in read[topic].items()
+        if partition in limits[topic]
+    )
 
 
 def _delta(offset: dict[str, Any], limit: dict[str, Any]) -> bool:

@@ -16,11 +16,11 @@ from streamstate.snapshots.checkpoint.bindings import binding_in, binds, seen_by
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.catalyst import delay_of, each, kind_of, walk
 from streamstate.snapshots.spark.epoch_planning import EpochClock, incremental
-from streamstate.snapshots.spark.fetching import fetched
 from streamstate.snapshots.spark.plan_building import column_of
 from streamstate.snapshots.spark.private_classes import private_calls
 from streamstate.snapshots.store.query_plans.plan_inputs import sources_of, stateful_nodes
 from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.frames import frame_records
 from streamstate.state_inspect.inputs.epoch_offsets import check_unchanged, end_offsets
 from streamstate.state_inspect.inputs.inputs import (
     InputRows,
@@ -36,9 +36,8 @@ from streamstate.state_inspect.inputs.operator_inputs import (
 )
 from streamstate.state_inspect.inputs.rerun import made_inputs, physical_operators, rerun
 from streamstate.state_inspect.inputs.sessions import Window
-from streamstate.state_inspect.inputs.shown_rows import LATENESS, source_rows
+from streamstate.state_inspect.inputs.shown_rows import LATENESS, fetched_frame, source_rows
 from streamstate.state_inspect.inputs.source_batches import SourceReader
-from streamstate.state_inspect.python_rows import records
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
 from streamstate.state_inspect.suspects.suspect import Suspect
 from streamstate.state_inspect.unix_time import milliseconds
@@ -163,7 +162,7 @@ class EpochInput:
             if micros is None or micros[0] is None:
                 continue
             if micros[0] // 1000 - delay_of(jvm, node) == self.clock.watermark:
-                return records(fetched(source_rows(found.drop("_time"))))[0]
+                return frame_records(fetched_frame(source_rows(found.drop("_time"))))[0]
         return None
 
     def on_time(self, side: SideInput) -> DataFrame:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, choices
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.source_offsets import read_topics
 from streamstate.snapshots.spark.fetching import to_arrow
 from streamstate.snapshots.spark.plan_building import dataset_of
 from streamstate.snapshots.spark.private_classes import private_calls
@@ -39,9 +40,9 @@ def inputs(query: CapturedQuery, epoch: int, source: str | int | None) -> InputR
     """Return the rows that a source delivered in an epoch, as :meth:`streamstate.History.inputs`."""
     planned = required_plan(query, epoch)
     found = sources_of(planned.analyzed)
-    chosen = _chosen(query, found, source)
     checkpoint = captured_checkpoint(query, planned.spark)
     ranges = ranges_of(query, checkpoint, epoch, found)
+    chosen = _chosen(query, found, ranges, source)
     reader = SourceReader(planned.spark, checkpoint.path, checkpoint.files)
     try:
         with private_calls(planned.spark):
@@ -115,13 +116,22 @@ def ranges_of(
     return ranges
 
 
-def _chosen(query: CapturedQuery, sources: Sequence[StreamSource], source: str | int | None) -> StreamSource:
-    names = list(dict.fromkeys(each.name for each in sources))
-    name = names[0] if source is None and len(names) == 1 else str(source)
-    if name not in names:
+def _chosen(
+    query: CapturedQuery, sources: Sequence[StreamSource], ranges: Mapping[str, SourceRange], source: str | int | None
+) -> StreamSource:
+    """Return a source by its name, its place, or a topic that only it reads."""
+    topics = {each.name: [*(read_topics(ranges[each.name].end) or ())] for each in sources}
+    readers = [name for name, read in topics.items() if str(source) in read]
+    name = str(source)
+    if source is None and len(topics) == 1:
+        name = next(iter(topics))
+    elif name not in topics and len(readers) == 1:
+        name = readers[0]
+    if name not in topics:
+        named = choices(f"{name} ({', '.join(read)})" if read else name for name, read in topics.items())
         raise InvalidArgumentError(
-            f"{query.name} has several sources: pass source=, one of {choices(names)}."
+            f"{query.name} has several sources: pass source=, one of {named}."
             if source is None
-            else f"{query.name} has no source {source!r}.\nIts sources: {choices(names)}."
+            else f"{query.name} has no source {source!r}.\nIts sources: {named}."
         )
     return next(each for each in sources if each.name == name)

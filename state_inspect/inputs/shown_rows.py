@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pandas as pd
 
 from streamstate.state_inspect.frames import to_pandas
+from streamstate.state_inspect.inputs.kafka_records import with_text
 from streamstate.state_inspect.suspects.suspect import Suspect
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ def source_rows(rows: DataFrame, *others: str) -> DataFrame:
 
 
 def fetched_frame(rows: DataFrame) -> pd.DataFrame:
-    """Return the rows of a DataFrame of Spark as a frame of pandas, each value as it is."""
+    """Return the rows of a DataFrame of Spark as a frame of pandas: Kafka's as text, other values as they are."""
     from streamstate.snapshots.spark.fetching import fetched  # needs Spark
 
-    return to_pandas(fetched(rows))
+    return with_text(to_pandas(fetched(rows)))
 
 
 class InputOfEpoch(Protocol):
@@ -73,7 +74,7 @@ class InputSides:
 
     @cached_property
     def shown(self) -> Mapping[str, pd.DataFrame]:
-        """The first 200 rows of each side, in the source's columns."""
+        """The first 200 rows of each side, in the source's columns; Kafka's keys and values as text where possible."""
         with self.bound():
             return {side: fetched_frame(source_rows(rows).limit(SHOWN)) for side, rows in self.sides.items()}
 

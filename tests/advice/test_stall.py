@@ -69,7 +69,7 @@ def test_the_idle_source_is_named_with_its_topics() -> None:
     """And the epoch in which it delivered last."""
     moves = [(min(at, 3), {"clicks": {"a": {"0": at}}, "views": {"b": {"0": min(at, 3)}}}) for at in range(10)]
     [idle] = found(epochs(*moves)).idle
-    assert str(idle) == "source views (b) has delivered nothing since epoch 3"
+    assert str(idle) == "source views (topic b) has delivered nothing since epoch 3"
     [never] = found(epochs(*((None, [at, None]) for at in range(6)))).idle
     assert str(never) == "source 1 has delivered nothing yet"
 

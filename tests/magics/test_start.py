@@ -112,6 +112,8 @@ def test_a_python_sink_of_another_session(spark: SparkSession, tmp_path: Path) -
         ({"mode": "append"}, QueryError, "Use mode update"),
         ({"trigger": "soon"}, InvalidArgumentError, "available-now"),
         ({"sink": "nowhere"}, InvalidArgumentError, "noop"),
+        ({"sink": "no where", "sink_options": {"a": "b"}}, InvalidArgumentError, "any format of Spark"),
+        ({"sink": print, "sink_options": {"a": "b"}}, InvalidArgumentError, "takes no sink_options"),
         ({"every": 0}, InvalidArgumentError, "every=0"),
         ({"partitions": 0}, InvalidArgumentError, "partitions=0"),
         ({"frame": 42}, QueryError, "frame is not a streaming DataFrame"),

@@ -106,10 +106,20 @@ def test_partitions_are_set_for_the_query_only(shell: Shell, letters_in: Source,
 
 
 def test_a_sink_is_a_format_and_a_path(shell: Shell, letters_in: Source, tmp_path: Path) -> None:
-    """Files are written in append mode."""
-    cell = f'%%stream seen --mode append --sink json:{tmp_path}/out --trigger once\nstream.dropDuplicates(["k"])'
-    shell.run(cell).wait(timeout=300)
-    assert list((tmp_path / "out").glob("*.json"))
+    """Files are written in append mode. Spark's writer has options."""
+    sink = f"--mode append --sink json:{tmp_path}/out --sink-option compression=gzip"
+    handle = shell.run(f'%%stream seen {sink} --trigger once\nstream.dropDuplicates(["k"])')
+    handle.wait(timeout=300)
+    assert list((tmp_path / "out").glob("*.json.gz"))
+    assert "gzip" not in repr(handle.launch)
+
+
+def test_a_sink_that_dies_at_its_start_fails_the_cell(shell: Shell, letters_in: Source, tmp_path: Path) -> None:
+    """Spark itself returns a handle before it opens the sink. Nothing runs on."""
+    cell = f"--mode append --sink json:{tmp_path}/out --sink-option compression=none-such"
+    message = shell.fails(f'%%stream dies {cell}\nstream.dropDuplicates(["k"])', QueryError)
+    assert message.startswith("Spark did not start dies: ")
+    assert "none-such" in message
 
 
 @pytest.mark.parametrize(
@@ -123,6 +133,13 @@ def test_a_sink_is_a_format_and_a_path(shell: Shell, letters_in: Source, tmp_pat
         ("%%stream counts --trigger soon", InvalidArgumentError, "available-now"),
         ("%%stream counts --sink nowhere", InvalidArgumentError, "noop"),
         ("%%stream counts --sink parquet:out", QueryError, "mode append"),
+        ("%%stream counts --sink kafka:out", InvalidArgumentError, "--sink-option kafka.bootstrap.servers=host:9092"),
+        ("%%stream counts --sink kafka --sink-option topic", InvalidArgumentError, "expected KEY=VALUE"),
+        (
+            "%%stream counts --sink kafka:out --sink-option kafka.bootstrap.servers=host:1",
+            QueryError,
+            "value of type string or binary; the query returns k, n",
+        ),
         ("%%stream counts --every 0", InvalidArgumentError, "at least 1"),
         ("%%stream counts --partitions many", InvalidArgumentError, "at least 1"),
         ("%%stream counts -o 1x", InvalidArgumentError, "Python variable"),

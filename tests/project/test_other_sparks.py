@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.other_sparks import OTHERS, NotInstalledError, folder_of
+from scripts.jars import NotInstalledError
+from scripts.other_sparks import OTHERS, folder_of
 from scripts.typecheck import ROOT
 
 

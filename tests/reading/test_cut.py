@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -175,6 +176,29 @@ def test_a_missing_cut_error_names_the_nearest_cuts(tmp_path: Path) -> None:
         ss.cut(store, ["one", "two"], at=START)
     with pytest.raises(UnknownEpochError, match="nearest captured: 3"):
         ss.cut(store, ["one", "two"], at=9)
+
+
+def test_queries_that_began_elsewhere_have_no_cut_by_offsets(tmp_path: Path) -> None:
+    """The error and the note of another cut name the topic, its partitions, and where each query began."""
+    read = [{"flights": {"0": 10, "1": 20}}, {"flights": {"0": 30, "1": 20}}]
+    later = {"flights": {"0": 5, "1": 20}}
+    store = stored(tmp_path, one=kafka(*read), two=kafka(*read, start=later))
+    why = "one and two both read flights, but began at other offsets: partition 0 at 0 and 5, partition 1 at 0 and 20."
+    with pytest.raises(UnknownCutError, match=re.escape(why)):
+        ss.cut(store, ["one", "two"], by="offsets")
+    assert ss.cut(store, ["one", "two"]).note.endswith(why)
+
+
+def test_a_missing_cut_error_names_the_partition(tmp_path: Path) -> None:
+    """In which the queries end at other offsets."""
+    one = kafka({"flights": {"0": 10, "10": 4}}, {"flights": {"0": 30, "10": 8}})
+    two = kafka({"flights": {"0": 10, "10": 5}}, {"flights": {"0": 30, "10": 9}})
+    store = stored(tmp_path, one=one, two=two)
+    why = "No such epochs of one, two end at the same offset of flights, partition 10."
+    with pytest.raises(UnknownCutError, match=why):
+        ss.cut(store, ["one", "two"], by="offsets")
+    with pytest.raises(UnknownCutError, match="flights, partition 0"):
+        ss.cut(store, ["one", "two"], by="offsets", at={"one": 0, "two": 1})
 
 
 def test_queries_that_never_agree_have_no_cut_by_offsets(tmp_path: Path) -> None:

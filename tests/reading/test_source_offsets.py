@@ -117,3 +117,38 @@ def test_a_snapshots_own_offsets_find_it(spark: SparkSession, source: Source, tm
     history = ss.open_store(tmp_path / "store")["counts"]
     assert [history.at(offset=history.at(epoch).offsets).epoch for epoch in range(3)] == [0, 1, 2]
     assert history.at(offset={"files": 2}).epoch == 1
+
+
+LATER: list[list[Any]] = [
+    [{"t": {"0": 5}}],
+    [{"t": {"0": 9, "1": 0}}],
+    [{"t": {"0": 9, "1": 4}, "new": {"0": 2}}],
+    [{"t": {"0": 12, "1": 4}, "new": {"0": 7}}],
+]
+"""A topic that gets another partition, and another topic."""
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch"),
+    [
+        ({"t": {"1": 0}}, 1),
+        ({"t": {"1": 3}}, 1),
+        ({"t": {"0": 9, "1": 4}}, 2),
+        ({"new": {"0": 1}}, 1),
+        ({"new": {"0": 6}}, 2),
+        ({"t": {0: 8, 1: 99}}, 0),
+        ({"t": {0: 9}, "new": {0: 0}}, 1),
+        ('{"t": {"1": 3}}', 1),
+    ],
+)
+def test_an_epoch_before_a_partition_was_there_has_read_nothing_of_it(offset: Any, epoch: int) -> None:
+    """Nor of a topic. Partitions may be integers."""
+    assert epoch_at_offset(entries(*LATER), "q", offset).epoch == epoch
+
+
+def test_a_partition_that_no_epoch_has_read_is_a_mistake() -> None:
+    """The error shows what there is."""
+    with pytest.raises(InvalidArgumentError, match=r"no partition in common.*\nEpoch 3 has"):
+        epoch_at_offset(entries(*LATER), "q", {"t": {"7": 3}})
+    with pytest.raises(UnknownEpochError, match="reflects more"):
+        epoch_at_offset(entries(*LATER), "q", {"t": {0: 4}})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from operators.processors import TRANSFORM
 from operators.queries import JOINS, OTHERS, WINDOWS
 from operators.running import FORMAT_1, HDFS, Query, Run, rows
 from oracle import captured_rows, spark_rows
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from sampling import sampled
@@ -21,10 +23,12 @@ from stepping import builder
 import streamstate as ss
 from recovery.promotable import SUMS, Pair
 from recovery.test_rescale import tree
-from streamstate.errors import NotACheckpointError, PromotionError, QueryError
+from streamstate.errors import CaptureError, NotACheckpointError, PromotionError, QueryError
+from streamstate.operations.in_place import renames_folders
 from streamstate.operations.promotion import promoting, requirements
-from streamstate.operations.promotion.switch import REPLACED, Switch, check_atomic
+from streamstate.operations.promotion.switch import REPLACED, Switch
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.fork_record import Barrier
 from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
 
@@ -198,19 +202,20 @@ def test_an_old_process_cannot_commit(spark: SparkSession, pair: Pair, monkeypat
 
 
 @pytest.mark.usefixtures("uncompared")
+@pytest.mark.parametrize("renames", [True, False], ids=["folders", "files"])
 def test_an_epoch_begun_during_the_promotion_reverses_it(
-    spark: SparkSession, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, pair: Pair, monkeypatch: pytest.MonkeyPatch, renames: bool
 ) -> None:
     """The old checkpoint is looked at once more when nobody can reach it any more."""
-    swap = Switch.swap
+    exchange = Switch.exchange
 
-    def late(switch: Any) -> None:
-        """Another process plans an epoch just before the first swap."""
-        if not (pair.over / "offsets" / "2").exists():
-            shutil.copy(pair.over / "offsets" / "1", pair.over / "offsets" / "2")
-        swap(switch)
+    def late(switch: Switch, check: Callable[[str], None]) -> None:
+        """Another process plans an epoch just before the switch."""
+        shutil.copy(pair.over / "offsets" / "1", pair.over / "offsets" / "2")
+        exchange(switch, check)
 
-    monkeypatch.setattr(Switch, "swap", late)
+    monkeypatch.setattr("streamstate.operations.promotion.switch.renames_folders", lambda _: renames)
+    monkeypatch.setattr(Switch, "exchange", late)
     with pytest.raises(PromotionError, match=r"began epoch 2 during the promotion.*\nThe promotion was reversed"):
         ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
     assert CheckpointFiles(pair.over).begun() == [0, 1, 2]
@@ -303,11 +308,24 @@ def test_other_input_is_refused(spark: SparkSession, pair: Pair) -> None:
     refused(pair, spark, PromotionError, "reads 2 sources, .* 1, or they have other names")
 
 
-def test_an_object_store_is_refused() -> None:
-    """A folder there is not renamed in one step."""
-    with pytest.raises(PromotionError, match=r"s3a://bucket/delays is on s3a, where a folder is not renamed"):
-        check_atomic("s3a://bucket/delays")
-    check_atomic("hdfs://nodes/delays")
+@pytest.mark.parametrize("replacing", [False, True])
+def test_no_query_starts_behind_a_barrier(spark: SparkSession, pair: Pair, tmp_path: Path, replacing: bool) -> None:
+    """While a promotion replaces files one by one, neither Spark nor a capture takes a half of them for all."""
+    metadata = pair.over / "metadata"
+    metadata.write_text(Barrier(metadata.read_text(), replacing).text())
+    (pair.over / ".metadata.crc").unlink()
+    before = tree(pair.over)
+    with pytest.raises(Py4JJavaError, match="streamstate_is_replacing_this_checkpoint"):
+        started(pair.run.inputs.stream(spark).groupBy("k").count(), pair.over)
+    with pytest.raises(CaptureError, match=r"are being replaced, or that was interrupted\.\n.*promotion\(\)"):
+        ss.Checkpoint(pair.over).capture(tmp_path / "store", "q")
+    assert tree(pair.over) == before
+
+
+@pytest.mark.parametrize("uri", ["s3a://bucket/delays", "abfss://container@account/delays", "hdfs://nodes/delays"])
+def test_folders_are_renamed_where_that_is_one_step(uri: str) -> None:
+    """On the local disk and in HDFS; in an object store files are replaced behind a barrier."""
+    assert renames_folders(uri) == uri.startswith("hdfs")
 
 
 @pytest.mark.usefixtures("uncompared")

@@ -19,6 +19,7 @@ from streamstate.errors import CheckpointError, QueryError
 from streamstate.operations.promotion import promoting, switch
 from streamstate.operations.promotion.switch import REPLACED, exchanged, move, recover_promotion
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.checkpoint.fork_record import barrier_in
 from streamstate.snapshots.checkpoint.local_files import LocalFiles
 
 pytestmark = pytest.mark.usefixtures("uncompared")
@@ -56,7 +57,7 @@ def half_removed(path: str) -> None:
 
 
 @contextlib.contextmanager
-def dying(monkeypatch: pytest.MonkeyPatch, kill_at: int, *, exchange: bool) -> Iterator[Process]:
+def dying(monkeypatch: pytest.MonkeyPatch, kill_at: int, way: str) -> Iterator[Process]:
     """Within the block, the process dies at one of the changes it makes to files."""
     process = Process(kill_at)
     original = {name: getattr(LocalFiles, name) for name in ("write", "remove", "make_folder", "copy", "remove_tree")}
@@ -66,6 +67,10 @@ def dying(monkeypatch: pytest.MonkeyPatch, kill_at: int, *, exchange: bool) -> I
             if name == "remove_tree" and not Path(arguments[0]).exists():
                 return None
             half = (lambda: half_removed(*arguments)) if name == "remove_tree" else None
+            if name == "copy":
+                pairs: list[tuple[str, str]] = list(*arguments)
+                arguments = (pairs,)
+                half = lambda: original["copy"](files, pairs[::2])  # noqa: E731 (as the one above)
             return process.change(lambda: original[name](files, *arguments, **options), half)
 
         return call
@@ -74,7 +79,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, kill_at: int, *, exchange: bool) -> I
         for name in original:
             patched.setattr(LocalFiles, name, counted(name))
         patched.setattr(switch, "move", lambda *paths: process.change(lambda: move(*paths)))
-        swap = (lambda *paths: process.change(lambda: exchanged(*paths))) if exchange else (lambda *_: False)
+        swap = (lambda *paths: process.change(lambda: exchanged(*paths))) if way == "exchange" else (lambda *_: False)
         patched.setattr(switch, "exchanged", swap)
         with contextlib.suppress(Killed):
             yield process
@@ -104,12 +109,13 @@ def without_times(files: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exchange", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["exchange", "renames"])
+@pytest.mark.parametrize("way", ["exchange", "renames", "in place"])
 @pytest.mark.parametrize("undoing", [False, True], ids=["promote", "undo"])
 def test_killed_at_every_step(
-    spark: SparkSession, made: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool, undoing: bool
+    spark: SparkSession, made: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, undoing: bool
 ) -> None:
-    """Until the next call, the original or the promoted checkpoint is in place. It completes or reverses the rest."""
+    """Until the next call, a query finds the original, the promoted checkpoint, or none that starts."""
+    monkeypatch.setattr(switch, "renames_folders", lambda _: way != "in place")
     reference = made.copied(tmp_path / "reference")
     ss.Checkpoint(reference.fork).promote(over=reference.over, spark=spark)
     promoted = tree(reference.over)
@@ -119,12 +125,13 @@ def test_killed_at_every_step(
         before = tree(pair.over)
         if undoing:
             ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
-        with dying(monkeypatch, kill_at, exchange=exchange) as process:
+        with dying(monkeypatch, kill_at, way) as process:
             if undoing:
                 ss.Checkpoint(pair.over).promotion().undo(spark=spark)
             else:
                 ss.Checkpoint(pair.fork).promote(over=pair.over, spark=spark)
-        if exchange:  # whoever starts from the path finds one of the two, at any moment
+        behind_barrier = barrier_in((pair.over / "metadata").read_text()) if way == "in place" else None
+        if way != "renames" and behind_barrier is None:  # whoever starts from the path finds one of the two
             assert without_times(tree(pair.over)) in (without_times(before), without_times(promoted))
         recover_promotion(str(pair.over), spark)
         assert recover_promotion(str(pair.over), spark) is None

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from streamstate.state_inspect.cell_text import cell, plain, timestamp
-from streamstate.state_inspect.frames import frame_tuples
+from streamstate.state_inspect.cell_text import Cell, plain, timestamp
+from streamstate.state_inspect.frames import frame_cells, frame_tuples
 from streamstate.widgets.tables.summary_table import SummaryTable, TableCell
 
 MOST = 60
@@ -47,7 +47,11 @@ class ShownFrame(pd.DataFrame):
 
 def rows_table(frame: pd.DataFrame) -> SummaryTable:
     """Return the first rows of a frame of ours."""
-    rows = [[_cell(value) for value in row] for row in frame_tuples(frame.head(MOST))]
+    first = frame.head(MOST)
+    rows = [
+        [_cell(value, shown) for value, shown in zip(values, cells, strict=True)]
+        for values, cells in zip(frame_tuples(first), frame_cells(first), strict=True)
+    ]
     more = f"The first {MOST} of {len(frame):,} rows" if len(frame) > MOST else ""
     return SummaryTable(list(map(str, frame.columns)), rows, empty="No rows.", caption=more)
 
@@ -81,6 +85,5 @@ def counts_text(counts: Mapping[str, int | None]) -> str:
     )
 
 
-def _cell(value: Any) -> TableCell:
-    shown = cell(value)
+def _cell(value: Any, shown: Cell) -> TableCell:
     return TableCell(plain(value), shown.text, title=shown.whole, number=shown.kind == "number")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import QueryError
 from streamstate.snapshots.capture.recording.recording import Recording
+from streamstate.snapshots.capture.recording.source_position import SourcePosition
 from streamstate.snapshots.capture.recording.sources import distinct_sources, forgotten
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
@@ -116,7 +117,8 @@ class Recorder:
                 self.query.stop()
 
     def _append(self, rows: DataFrame, epoch: int, checkpoint: str) -> None:
+        files = CheckpointFiles(checkpoint, rows.sparkSession)
         if self._query_id is None:
             # In its checkpoint, because the first epoch may run before Spark has returned the query.
-            self._query_id = CheckpointFiles(checkpoint, rows.sparkSession).query_id
-        self._recording.append(self._query_id, epoch, rows)
+            self._query_id = files.query_id
+        self._recording.append(self._query_id, epoch, rows, SourcePosition.of(files, epoch))

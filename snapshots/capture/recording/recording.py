@@ -21,6 +21,7 @@ from streamstate.errors import QueryError, StoreError
 from streamstate.snapshots.capture.executors.tasks import TableTask
 from streamstate.snapshots.capture.executors.writer import run_tasks
 from streamstate.snapshots.capture.recording.batches import BATCH, MARKS, write_batch
+from streamstate.snapshots.capture.recording.source_position import SourcePosition, forget_positions
 from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
 from streamstate.snapshots.store.delta import Place, commit_once, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import Handle, empty_commit, version_of
@@ -44,6 +45,8 @@ _RETENTION = "streamstate/retention"
 _TITLE = "streamstate: recorded input of "
 # As often as that, small files are merged.
 _TIDY_EVERY = 64
+# As many batches keep their source's position. A query keeps those that it has read in its own offsets.
+_POSITIONS = 1_000
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,10 @@ class Recording:
                 self._turn = version_of(self._handle.newest(), _RECORDER)
                 return self._turn
 
-    def append(self, application: str, epoch: int, rows: DataFrame) -> None:
+    def append(self, application: str, epoch: int, rows: DataFrame, position: SourcePosition | None = None) -> None:
         """Append what a recorder's epoch delivered as the next batch, unless it is there. Executors write the rows.
+
+        ``position`` is how far the epoch has read its source, if that says so in its own offsets.
 
         Raises:
             StoreError: another recorder has taken over, or the rows cannot be written.
@@ -122,6 +127,8 @@ class Recording:
             newest = version_of(table, RECORDED)
             files = self._written(rows, pa.schema(table.schema().to_arrow()), newest + 1)
             marks[RECORDED] = newest + 1 if files else newest
+            if files and position is not None:
+                position.write(self.place, newest + 1)
             return files
 
         commit_once(self._handle, application, epoch, write, marks=marks)
@@ -134,6 +141,7 @@ class Recording:
         """Merge small files, and remove files that no version holds."""
         merge_small_files(self.place, BATCH)
         sweep(self.place)
+        forget_positions(self.place, before=kept(self._handle.newest()).newest - _POSITIONS)
 
     def drop(self, upto: int, grace: timedelta = GRACE) -> int:
         """Drop the files whose batches are all up to a number; returns the newest batch that is dropped (−1: none).

@@ -54,6 +54,8 @@ class RecordedReader(DataSourceStreamReader):
         self._schema = schema
         self._tasks = max(1, tasks)
         self._handle: Any = None
+        self._positions: dict[int, dict[str, Any]] = {}
+        """The position of the source after the newest batch, by its number."""
 
     def _table(self) -> Any:
         # Here, because processes that only read rows do not need it.
@@ -64,7 +66,12 @@ class RecordedReader(DataSourceStreamReader):
         return self._handle.newest()
 
     def _offset(self, table: Any, batch: int) -> dict[str, Any]:
-        return {"recording": self._place.uri, "id": str(table.metadata().id), "batch": batch}
+        from streamstate.snapshots.capture.recording.source_position import position_after
+
+        if batch not in self._positions:
+            self._positions = {batch: position_after(self._place, batch) if batch >= 0 else {}}
+        of = {"recording": self._place.uri, "id": str(table.metadata().id), "batch": batch}
+        return of | self._positions[batch]
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the offset at which a new query begins: before the oldest batch that is kept."""
@@ -81,7 +88,8 @@ class RecordedReader(DataSourceStreamReader):
         if start is None:
             return self._offset(table, kept(table).newest)
         self._check(table, start)
-        return self._offset(table, max(kept(table).newest, int(start["batch"])))
+        newest = kept(table).newest
+        return start if newest <= int(start["batch"]) else self._offset(table, newest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the files with the batches after one offset up to another, for at most the asked number of tasks."""

@@ -124,7 +124,8 @@ class StateDamage:
             f"{ends}, but {'epochs' if len(committed) > 1 else 'epoch'} {span} committed: the files of all stores were"
             " lost, or the query ran without its stateful operator, or its sink skipped these batches as another"
             " query's",
-            "If the query no longer keeps state, no action is needed: code without state starts. Otherwise restore"
+            "If the query no longer keeps state, no action is needed: code without state starts. If another query"
+            " writes into the same folder, or another flow into the same table, give each its own. Otherwise restore"
             " state/ from a backup.",
             of_epoch=True,
         )

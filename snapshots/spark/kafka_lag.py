@@ -1,0 +1,53 @@
+"""How far queries that run in this process are behind Kafka, from Spark's reports on their epochs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+def running_query(query_id: str) -> StreamingQuery | None:
+    """Return a query that runs in this process, by its id; None if it does not. Starts nothing."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from streamstate.snapshots.spark.session import running_session
+
+    with contextlib.suppress(Exception):  # the session is ending
+        session = running_session()
+        active = [] if session is None else session.streams.active
+        return next((query for query in active if str(query.id) == query_id), None)
+    return None
+
+
+def kafka_lags(query: StreamingQuery | None) -> dict[int, int]:
+    """Return how many records of its topics the epochs that Spark has reported last had not read when they began."""
+    reports: list[Any] = []
+    with contextlib.suppress(Exception):  # the session has ended
+        reports = [] if query is None else query.recentProgress
+    found = ((int(report["batchId"]), kafka_lag(report)) for report in reports)
+    return {epoch: lag for epoch, lag in found if lag is not None}
+
+
+def kafka_lag(report: Mapping[str, Any] | None) -> int | None:
+    """Return how many records of its topics an epoch left unread; None if it does not read Kafka.
+
+    The numbers are those of the metrics ``…OffsetsBehindLatest``, which Spark gives as an average, for all partitions.
+    """
+    behind = [lag for source in (report or {}).get("sources") or [] for lag in _behind(source)]
+    return sum(behind) if behind else None
+
+
+def _behind(source: Mapping[str, Any]) -> Iterator[int]:
+    latest, end = kafka_topics(source["latestOffset"]), kafka_topics(source["endOffset"])
+    if latest is None or end is None:
+        return
+    for topic, partitions in latest.items():
+        for partition, offset in partitions.items():
+            yield max(offset - end.get(topic, {}).get(partition, 0), 0)

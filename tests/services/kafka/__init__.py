@@ -1,0 +1,1 @@
+"""Queries over topics of a real broker."""

@@ -1,0 +1,98 @@
+"""What people see of queries over topics."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import functions as F
+
+import streamstate as ss
+from services.kafka.broker import Broker
+from streamstate.errors import InvalidArgumentError
+from streamstate.reports import Running
+from streamstate.widgets.why import panel_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FLIGHTS = "departures-of-the-port-authority-of-new-york-and-new-jersey-2013"
+
+
+@pytest.fixture(scope="module")
+def running(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Flights and gates, joined and counted by key, in epochs of at most 40 records; one flight has headers."""
+    for topic in (FLIGHTS, "gates"):
+        broker.create(topic, retention_ms="604800000")
+    broker.produce(FLIGHTS, ((n % 2, f"k{n % 5}", json.dumps({"n": n}, indent=2)) for n in range(60)))
+    broker.produce(FLIGHTS, [(0, "k9", "x")])
+    broker.produce("gates", ((n % 2, f"k{n % 5}", bytes([255, n])) for n in range(20)))
+    producer = Producer({"bootstrap.servers": broker.servers})
+    producer.produce(FLIGHTS, key=b"k3", value=b"delayed", headers=[("trace", b"7f"), ("raw", b"\xff")], partition=1)
+    producer.flush(10)
+
+    def records(topic: str, most: int) -> DataFrame:
+        options = {"kafka.bootstrap.servers": broker.servers, "subscribe": topic, "startingOffsets": "earliest"}
+        more = {"includeHeaders": "true", "maxOffsetsPerTrigger": str(most)}
+        return spark.readStream.format("kafka").options(**options, **more).load()
+
+    both = records(FLIGHTS, 40).unionByName(records("gates", 100))
+    counted = both.withColumn("k", F.col("key").cast("string")).groupBy("k").count()
+    started = ss.start(counted, "shown", tmp_path_factory.mktemp("shown") / "store", partitions=2)
+    started.wait(epoch=1, timeout=60)
+    while started.query is None or (started.query.lastProgress or {}).get("batchId", 0) < 1:
+        time.sleep(0.05)  # Spark reports on an epoch after its commit
+    yield started
+    started.stop()
+
+
+def test_epochs_say_what_they_read_and_how_far_they_are_behind(running: Running) -> None:
+    """Spark's own metrics give the average of the same numbers."""
+    epochs = running.checkpoint.epochs()
+    assert epochs["sources"].tolist() == [
+        {0: f"{FLIGHTS}: partition 0 from 0 to 19, partition 1 from 0 to 19", 1: "gates: partition 0 from 0 to 9,"
+         " partition 1 from 0 to 9"},
+        {0: f"{FLIGHTS}: partition 0 from 20 to 30, partition 1 from 20 to 30", 1: "gates: partition 0 nothing (at 10),"
+         " partition 1 nothing (at 10)"},
+    ]  # fmt: skip
+    assert epochs["records"].tolist() == [60, 22]
+    assert epochs["lag"].tolist() == [22, 0]
+    assert running.query is not None
+    first = running.query.recentProgress[0]["sources"][0]["metrics"]
+    assert 2 * float(first["avgOffsetsBehindLatest"]) == 22
+    assert running.status().lag == 0
+    assert running.history.epochs()["records"].tolist() == running.history.epochs()["input_rows"].tolist() == [60, 22]
+
+
+def test_records_are_text_with_their_place(running: Running) -> None:
+    """In the answer's text, its HTML and its panel: topics whole, JSON in one line, headers as text."""
+    why = running.history.why(1, k="k3")
+    found = why.rows.sort_values("offset")
+    assert [*found][:6] == ["topic", "partition", "offset", "timestamp", "key", "value"]
+    assert found[["topic", "partition", "offset", "key", "value"]].values.tolist() == [
+        [FLIGHTS, 1, 21, "k3", '{ "n": 43 }'],
+        [FLIGHTS, 0, 24, "k3", '{ "n": 48 }'],
+        [FLIGHTS, 1, 26, "k3", '{ "n": 53 }'],
+        [FLIGHTS, 0, 29, "k3", '{ "n": 58 }'],
+        [FLIGHTS, 1, 30, "k3", "delayed"],
+    ]
+    assert found["headers"].iloc[-1] == [{"key": "trace", "value": "7f"}, {"key": "raw", "value": b"\xff"}]
+    texts = [str(why), why._repr_html_(), panel_of(why, {"k": "k3"}).html()]
+    zone = found["timestamp"].iloc[0].to_pydatetime().astimezone().strftime("%z")
+    for text in texts:
+        assert FLIGHTS in text
+        assert "{key: trace, value: 7f}" in text
+        assert f"{zone[:3]}:{zone[3:]}" in text
+
+
+def test_a_source_is_named_by_its_topic(running: Running) -> None:
+    """Bytes that are no text stay as they are. The error names the topics."""
+    gates = running.history.inputs(0, source="gates")
+    assert gates.count() == running.history.inputs(0, source=1).count() == 20
+    assert running.history.inputs(1, source=FLIGHTS).count() == 22
+    with pytest.raises(InvalidArgumentError, match=rf"one of 0 \({FLIGHTS}\), 1 \(gates\)"):
+        running.history.inputs(0)
