@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from streamstate.operations.checkup.state_tables import TableReading as TableReading
     from streamstate.operations.code_check import CheckReport as CheckReport
     from streamstate.operations.drill import DrillReport as DrillReport
-    from streamstate.operations.find_checkpoints import FoundCheckpoints as FoundCheckpoints
     from streamstate.operations.fork import Fork as Fork
     from streamstate.operations.many_checkpoints import Checkpoints as Checkpoints
     from streamstate.operations.new_checkpoint.proposed_mapping import Proposal as Proposal

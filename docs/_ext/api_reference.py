@@ -85,7 +85,7 @@ PAGES = {
         "What the methods return. Import these classes for annotations from ``streamstate.reports``.",
         (
             *("Capture", "CaptureStatus", "CaptureLag", "CaptureReport", "DoctorReport", "StoreState", "TableReading"),
-            *("CaptureMetrics", "CheckReport", "FoundCheckpoints"),
+            *("CaptureMetrics", "CheckReport", "Checkpoints", "Fleet", "FleetReport"),
             f"{_CORE}.operations.checkup.report.CheckupFinding",
             f"{_CORE}.operations.code_check.report.Finding",
             *("StepReport", "EpochRun", "Replay", "DebugSession", "Comparison", "BranchDivergence"),

@@ -97,8 +97,8 @@ def capturer_for(
 ) -> Capturer:
     """Return a capturer for a checkpoint; without a name it takes the one that the query has in the store.
 
-    If it has none there, it takes ``fallback`` or, if that is another query's, a name made from the checkpoint's path. A
-    caller that has read the store's queries passes them as ``known``.
+    If it has none there, it takes ``fallback`` or, if that is another query's, a name made from the checkpoint's path.
+    A caller that has read the store's queries passes them as ``known``.
     """
     check_verify(verify)
     if name is not None:

@@ -254,7 +254,7 @@ class Fleet:
             if not self._ending:
                 self._refused.pop(path, None)
                 report = partial(self._on_pass, capturer.name)
-                self._captures[path] = Capture(capturer, self._interval, None, report, self._threads)
+                self._captures[path] = Capture(capturer, self._interval, None, report, threads=self._threads)
 
 
 def capture_all(
