@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _Counts = Callable[[Mapping[str, int | None]], object]
 """How counts by state table are printed."""
 _QUERIES = (
-    *("query", "epochs", "gaps", "newest", "committed_at", "behind", "rows", "changes", "watermark", "bytes"),
+    *("query", "epochs", "gaps", "newest", "committed_at", "rows", "changes", "behind", "watermark", "bytes"),
     *("checkpoint", "problem"),
 )
 _EPOCHS = ("epoch", "status", "committed_at", "watermark", "input_rows", "rows", "changes", "read")
@@ -50,8 +50,8 @@ def _queries(store: Store, counts: _Counts, *, as_json: bool) -> Iterator[list[A
     for query in StoreFacts(store).listed():
         rows = counts({table.name: table.rows for table in query.tables})
         yield [
-            *(query.name, query.captured, query.gaps, query.epoch, query.committed, query.backlog),
-            *(rows, query.changes, query.watermark, query.bytes if as_json else size(query.bytes)),
+            *(query.name, query.captured, query.gaps, query.epoch, query.committed),
+            *(rows, query.changes, query.backlog, query.watermark, query.bytes if as_json else size(query.bytes)),
             *(query.branch.checkpoint, query.problem or None),
         ]
 

@@ -142,17 +142,17 @@ class CaptureMetrics(Collector):
         attached = self._attached
         if attached is None:
             return
-        captures = attached.captures if isinstance(attached, Fleet) else [attached]
-        # A capture without a pass has zeros, so that its counters exist from the start.
-        names = [capture.name for capture in captures[:_MOST]]
         with self._lock:
             counted = copy.deepcopy(self._counted)
-        if isinstance(attached, Fleet):
-            yield from self._counts({name: _Counted() for name in names} | counted, together=True)
-            yield from self._of_fleet(attached)
-        else:
+        if not isinstance(attached, Fleet):
             yield from self._counts({attached.name: counted.get(_ALL, _Counted())}, together=False)
-        yield from self._positions(captures[:_MOST])
+            yield from self._positions([attached])
+            return
+        # Those with a pass, and as many of the others as there is room for: their counters are 0 from the start.
+        shown = sorted(attached.captures, key=lambda capture: capture.name not in counted)[:_MOST]
+        yield from self._counts({capture.name: _Counted() for capture in shown} | counted, together=True)
+        yield from self._of_fleet(attached)
+        yield from self._positions(shown)
 
     def _counts(self, counted: Mapping[str, _Counted], *, together: bool) -> Iterator[Metric]:
         for name, text, attribute in (

@@ -28,7 +28,7 @@ def checkpoints(root: str | os.PathLike[str], *, storage_options: Mapping[str, s
         storage_options: deltalake's options for reaching an object store.
 
     Returns:
-        The checkpoints, sorted by their path: a list that can be captured and followed as a whole, and whose
+        A list of the checkpoints, sorted by their path, which can be captured and followed as a whole, and whose
         ``overview()`` is a frame with the newest epoch of each.
 
     Raises:

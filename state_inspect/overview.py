@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.store.delta.commits import Handle
 from streamstate.snapshots.store.delta.place import Place
+from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.state_inspect.advice.advise import advice_on, local_checkpoint
 from streamstate.state_inspect.unix_time import begun
 
 if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-    from streamstate.snapshots.store.entries import Entry
     from streamstate.snapshots.store.layout import Layout
     from streamstate.snapshots.store.registry import Branch
     from streamstate.state_inspect.history import History
@@ -255,9 +255,19 @@ class StoreFacts:
         entries = self._entries(branch.name)
         state = (branch, _state(entries))
         known = self._known.queries.get(branch.name)
-        if known is None or known[0] != state or known[1].problem or known[1].rows is None:
+        if known is None or known[0] != state or known[1].problem:
             self._known.queries[branch.name] = known = state, self._read(branch, entries)
-        return replace(known[1], backlog=self._backlog(branch, entries))
+        facts = known[1]
+        if facts.rows is None:  # they may have been counted since
+            rows = {name: table.rows for name, table in self._newest(branch.name, entries).items()}
+            facts = replace(facts, tables=[replace(table, rows=rows.get(table.name, 0)) for table in facts.tables])
+        return replace(facts, backlog=self._backlog(branch, entries))
+
+    def _newest(self, query: str, entries: Sequence[Entry] | str) -> Mapping[str, TableEntry]:
+        """Return the state tables at the newest captured epoch, with their rows if they are counted."""
+        captured = (entry for entry in reversed(entries) if isinstance(entry, Entry) and entry.captured)
+        newest = next(captured, None)
+        return {} if newest is None else self._store[query].recorded.with_counts([newest])[0].tables
 
     def _entries(self, name: str) -> Sequence[Entry] | str:
         """Return a query's manifest, or the reason why it cannot be read."""
@@ -271,7 +281,7 @@ class StoreFacts:
             return QueryFacts(branch, problem=entries)
         newest = next((entry for entry in reversed(entries) if entry.captured), None)
         captured = sum(entry.captured for entry in entries)
-        tables, more, problem = self._tables(branch.name, entries, newest)
+        tables, more, problem = self._tables(branch.name, entries)
         lag = (newest.captured_at - newest.committed_at).total_seconds() if newest and newest.committed_at else None
         return QueryFacts(
             branch,
@@ -287,9 +297,9 @@ class StoreFacts:
             problem=problem,
         )
 
-    def _tables(self, query: str, entries: Sequence[Entry], newest: Entry | None) -> tuple[list[TableFacts], int, str]:
+    def _tables(self, query: str, entries: Sequence[Entry]) -> tuple[list[TableFacts], int, str]:
         """Return the state tables, the manifest's size, and the reason if something cannot be read."""
-        live = self._store[query].recorded.with_counts([newest])[0].tables if newest else {}
+        live = self._newest(query, entries)
         found = []
         more, _, problem = self._size(query, None) if entries else (0, 0, "")
         for name in dict.fromkeys(name for entry in entries for name in entry.tables):

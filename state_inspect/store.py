@@ -75,10 +75,11 @@ class Store:
         :meth:`History.advise` returns them.
 
         Example:
-            >>> store.overview()[["query", "epoch", "rows"]].head(2)
-                  query  epoch  rows
-            0  airports     13     3
-            1  by_route     13     8
+            >>> store.overview().set_index("query").loc[["airports", "by_route"], ["epoch", "rows"]]
+                      epoch  rows
+            query
+            airports     13     3
+            by_route     13     8
         """
         from streamstate.state_inspect.overview import KnownFacts, overview_frame
 

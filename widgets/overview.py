@@ -106,7 +106,7 @@ class OverviewDrawing:
             "committed": timestamp(query.committed) if query.committed else "",
             "moment": query.committed.timestamp() * 1000 if query.committed else None,
             "lag": _lag(query),
-            "behind": _behind(query),
+            "delays": _delays(query),
             "changes": _changes(query),
             "rows": query.rows,
             "size": size(query.bytes),
@@ -126,7 +126,7 @@ class OverviewDrawing:
         share = round(80 * query.bytes / self.largest) if self.largest else 0
         return [
             name,
-            tag("td", newest, _aside(when), _aside(_lag(query) and f"captured {_lag(query)}"), _aside(_behind(query))),
+            tag("td", newest, _aside(when), _aside(_lag(query) and f"captured {_lag(query)}"), _aside(_delays(query))),
             tag("td", f"{query.captured:,}", _aside(_gaps(query))),
             tag("td", _count(query.rows), _aside(_changes(query)), style="text-align:right"),
             tag("td", size(query.bytes), tag("div", style=f"height:4px;width:{share}px;background:{ACCENT}")),
@@ -167,10 +167,15 @@ def _lag(query: QueryFacts) -> str:
 
 
 def _behind(query: QueryFacts) -> str:
-    """Return how far the capture is behind the checkpoint, and the watermark behind the commit, in words."""
-    backlog = f"{query.backlog:,} behind" if query.backlog else ""
-    lag = "" if query.watermark_lag is None else f"watermark {span(query.watermark_lag.total_seconds())} before"
-    return ", ".join(part for part in (backlog, lag) if part)
+    """Return how far the capture is behind the checkpoint, in words; empty if it is not."""
+    return f"{query.backlog:,} behind" if query.backlog else ""
+
+
+def _delays(query: QueryFacts) -> str:
+    """Return how far the capture is behind the checkpoint, and the watermark before the commit, in words."""
+    lag = query.watermark_lag
+    watermark = "" if lag is None else f"watermark {span(lag.total_seconds())} earlier"
+    return ", ".join(part for part in (_behind(query), watermark) if part)
 
 
 def _changes(query: QueryFacts) -> str:

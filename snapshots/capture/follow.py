@@ -114,9 +114,8 @@ def follow(
     if capturer.checkpoint.committed():
         capturer.register()
     # A checkpoint does not show whether its query still runs, so a capture of it does not end by itself.
-    capture = Capture(
-        capturer, interval, None if query is None else lambda: not query.isActive, on_pass, versions=versions
-    )
+    ended = None if query is None else lambda: not query.isActive
+    capture = Capture(capturer, interval, ended, on_pass, versions=versions)
     if query is not None and records_plan and not is_of_connect(query):  # whose plan is in the server
         from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 import urllib.request
@@ -13,11 +15,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fleet_checkpoints import copies
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
+import streamstate as ss
 from streamstate.errors import InvalidArgumentError
 from streamstate.extras import install_command
+from streamstate.operations import capture_metrics
 from streamstate.operations.capture_metrics import CaptureMetrics
 from streamstate.snapshots.capture.epoch_commit import CaptureReport
 from streamstate.snapshots.capture.follow import CaptureLag, CaptureStatus
@@ -107,3 +112,48 @@ sys.exit(main(["follow", "none", "--store", "store", "--metrics", "0"]))
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     lines = f"prometheus-client is not installed.\nInstall with: {install_command('sidecar')}\n"
     assert (ran.returncode, ran.stderr) == (1, f"streamstate: {lines}")
+
+
+def test_the_metrics_of_a_fleet(counted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each query has its own; those beyond the limit, and checkpoints that cannot be captured, are counted together."""
+    monkeypatch.setattr(capture_metrics, "_MOST", 2)
+    paths = copies(counted[0], tmp_path / "root", ["a", "b", "c", "d"])
+    (paths[3] / "metadata").write_text("{}")
+    metrics = CaptureMetrics()
+    fleet = ss.checkpoints(tmp_path / "root").follow(tmp_path / "store", verify="never", on_pass=metrics.observe_query)
+    metrics.attach(fleet)
+    try:
+        fleet.wait(timeout=60)
+        with (
+            metrics.served(0) as port,
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer,
+        ):
+            families = list(text_string_to_metric_families(answer.read().decode()))
+    finally:
+        fleet.stop()
+    samples = {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
+    captured = {key[1]: value for key, value in samples.items() if key[0] == "streamstate_captured_epochs_total"}
+    assert sum(captured.values()) == 15
+    assert len(captured) <= 4
+    assert samples["streamstate_capture_errors_total", "(others)"] == 1
+    assert samples["streamstate_queries", "running"] == 3
+    assert samples["streamstate_failing_checkpoints",] == 1
+    assert samples["streamstate_last_captured_epoch", "a"] == 4
+    assert samples["streamstate_state_changes", "a"] == 7
+    assert samples["streamstate_capture_seconds_count", ""] == sum(
+        value for key, value in samples.items() if key[0] == "streamstate_capture_seconds_bucket" and "+Inf" in key
+    )
+
+
+def test_the_dashboard_shows_metrics_that_exist() -> None:
+    """Every name in the Grafana dashboard is that of a metric."""
+    dashboard = Path(__file__).parents[2] / "docs" / "guides" / "files" / "grafana-dashboard.json"
+    panels = json.loads(dashboard.read_text())["panels"]
+    used = {
+        name for panel in panels for one in panel["targets"] for name in re.findall(r"streamstate_\w+", one["expr"])
+    }
+    counters = {
+        f"streamstate_{name}_total" for name in ("captured_epochs", "change_rows", "gap_epochs", "capture_errors")
+    }
+    of_fleet = {"streamstate_queries", "streamstate_failing_checkpoints", "streamstate_capture_seconds_bucket"}
+    assert used <= counters | of_fleet | {f"streamstate_{name}" for name in capture_metrics._GAUGES}

@@ -9,10 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import synthetic
+from fleet_checkpoints import commit, copies
 
 import streamstate as ss
 from streamstate.errors import UnknownColumnError
-from streamstate.reports import Store
+from streamstate.reports import History, Store
+from streamstate.state_inspect import overview
+from streamstate.widgets.overview import OverviewModel, OverviewSelection
 
 
 @pytest.fixture
@@ -37,6 +40,31 @@ def test_overview(own: Store, counted: tuple[Path, Path]) -> None:
     (recorded,) = ss.open_store(counted[1]).overview().to_dict("records")
     assert recorded["lag"] >= pd.Timedelta(0)
     assert recorded["bytes"] > 0
+
+
+def test_queries_that_need_a_look_come_first(counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """One that cannot be read, then those whose capture is behind, the furthest first; the others by name."""
+    root, store = tmp_path / "root", tmp_path / "store"
+    paths = copies(counted[0], root, ["a", "b", "c", "d"], committed=2)
+    ss.checkpoints(root).capture(store, verify="never")
+    for path, epochs in zip(paths, ([], [2], [2, 3], [2]), strict=True):
+        for epoch in epochs:
+            commit(counted[0], path, epoch)
+    opened = ss.open_store(store)
+    frame = opened.overview()
+    assert list(zip(frame["query"], frame["backlog"], strict=True)) == [("c", 2), ("b", 1), ("d", 1), ("a", 0)]
+    assert set(frame["changes"]) == {7}
+    (store / "d/_epochs/_delta_log/00000000000000000003.json").write_text("no JSON")
+    assert opened.overview()["query"].tolist() == ["d", "c", "b", "a"]
+    assert OverviewModel(opened).view(OverviewSelection()).facts()[-2:] == ["1 cannot be read", "2 behind"]
+
+
+def test_a_query_without_new_epochs_is_not_read_again(own: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cost of the overview follows what has changed."""
+    first = own.overview()
+    monkeypatch.setattr(overview.StoreFacts, "_read", None)
+    monkeypatch.setattr(History, "advise", None)
+    assert own.overview().equals(first)
 
 
 def test_overview_of_an_empty_store(tmp_path: Path) -> None:

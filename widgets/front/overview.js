@@ -144,13 +144,13 @@ const stateRows = (rows) =>
     ? element("span", { class: "faint", title: "Not counted: the state has not been read here" }, "–")
     : number(rows);
 
-function newestEpoch({ epoch, committed, moment, lag, behind }) {
+function newestEpoch({ epoch, committed, moment, lag, delays }) {
   if (epoch === null) return [element("span", { class: "faint" }, "none captured yet")];
   const age = moment === null ? "" : element("span", { class: "faint", "data-moment": moment });
   return [
     element("span", { title: committed }, `${epoch} `, age),
     element("small", { class: "faint" }, lag ? `captured ${lag}` : ""),
-    element("small", {}, behind),
+    element("small", {}, delays),
   ];
 }
 
