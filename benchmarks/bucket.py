@@ -32,16 +32,16 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 _WARM_UP = 3
 _TARGETS = {
     "follow, without Spark: a look without news": 4,
-    "capture of an epoch, without Spark": 30,
-    "capture of an epoch": 120,
-    "fork": 180,
-    "step": 250,
-    "audit of an epoch, one replay": 700,
+    "capture of an epoch, without Spark": 60,
+    "capture of an epoch": 260,
+    "fork": 185,
+    "step": 350,
+    "audit of an epoch, one replay": 1000,
     "check": 150,
-    "describe": 70,
-    "inputs": 30,
-    "why": 40,
-    "promote": 500,
+    "describe": 80,
+    "inputs": 50,
+    "why": 60,
+    "promote": 900,
 }
 """The verbs, and how many requests each may make: two partitions, three epochs, a state of five keys."""
 

@@ -177,7 +177,8 @@ class ForkBuilder:
     def build(self, at: int | None, verify: str) -> NewFork:
         """Make the fork, or leave nothing behind."""
         try:
-            return self._built(at, verify)
+            with self.original.read_once():
+                return self._built(at, verify)
         finally:
             if self._rewritten is not None:
                 self._rewritten.release()

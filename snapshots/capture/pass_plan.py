@@ -159,6 +159,7 @@ class PassPlanner:
         if upto is not None:
             within = [epoch for epoch in waiting if epoch <= upto]
             waiting = within or (waiting[:1] if self._last < upto else [])
+        self.reader.checkpoint.read_ahead(waiting[:most])
         epochs = self.reader.together(waiting[:most])
         if epochs and self.reader.checkpoint.skipped(epochs[-1]):
             # It has no state and becomes a gap. The repartitioning comes after it, and is read alone.

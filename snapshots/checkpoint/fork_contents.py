@@ -20,7 +20,7 @@ from streamstate.snapshots.checkpoint.filesystem import Files
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.checkpoint.state_files import SIDE_FOLDERS, StateFile, data_files
-from streamstate.snapshots.checkpoint.state_stores import may_be_store, numbers, state_stores
+from streamstate.snapshots.checkpoint.state_stores import numbers, state_stores
 from streamstate.snapshots.spark.state_reader import no_state
 from streamstate.snapshots.store.names import is_base_name, is_number
 
@@ -188,9 +188,8 @@ def _schema_files(files: Files, original: CheckpointFiles, most: int | None = No
         folder = f"state/{operator}"
         yield from _files_below(files, original.path, f"{folder}/_stateSchema")
         for partition in numbers(files.names(f"{original.path}/{folder}"))[:most]:
-            yield from _files_below(files, original.path, f"{folder}/{partition}/_metadata")
-            for name in filter(may_be_store, files.names(f"{original.path}/{folder}/{partition}")):
-                yield from _files_below(files, original.path, f"{folder}/{partition}/{name}/_metadata")
+            below = _files_below(files, original.path, f"{folder}/{partition}")
+            yield from (path for path in below if path.rsplit("/", 2)[1] == "_metadata")
 
 
 def _files_below(files: Files, root: str, folder: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from streamstate.snapshots.checkpoint.server_side import copied_by_server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_COPIES_AT_ONCE = 8
+_AT_ONCE = 8
 _REACHING = "Check the path, and the credentials and the endpoint in Spark's settings, such as spark.hadoop.fs.s3a.…."
 
 _T = TypeVar("_T")
@@ -35,9 +35,10 @@ class HadoopFiles:
         self._jvm: Any = spark.sparkContext._jvm
         self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
-    def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterable[_U]:
-        """Apply ``read`` to each item, in order."""
-        return map(read, items)
+    def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterator[_U]:
+        """Apply ``read`` to each item, in order; several run at once."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            yield from pool.map(read, items)
 
     @contextlib.contextmanager
     def _at(self, path: str) -> Iterator[tuple[Any, Any]]:
@@ -159,7 +160,7 @@ class HadoopFiles:
         """Copy files, several at once; no bytes pass through Python, and in S3 none leave the server."""
         each = list(pairs)
         self._refuse_existing([target for _, target in each])
-        with ThreadPoolExecutor(_COPIES_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
             return sum(pool.map(lambda pair: self._copy(*pair), each), Volume())
 
     def _refuse_existing(self, targets: list[str]) -> None:

@@ -97,7 +97,8 @@ def _has_keys(folder: str, stores: Sequence[str], files: ReadableFiles) -> bool:
 
 def may_be_store(name: str) -> bool:
     """Return whether a name in a partition's folder may be a store's; a join has several."""
-    return not name.startswith((".", "_")) and name not in SIDE_FOLDERS and StateFile.parse(name) is None
+    hidden = name.startswith((".", "_")) or name.endswith(".crc")
+    return not hidden and name not in SIDE_FOLDERS and StateFile.parse(name) is None
 
 
 def numbers(names: Sequence[str]) -> list[int]:

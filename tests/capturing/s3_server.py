@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, quote
 from xml.sax.saxutils import escape
 
 from moto.backends import get_backend
-from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
