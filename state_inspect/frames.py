@@ -115,7 +115,7 @@ def frame_cells(frame: pd.DataFrame) -> list[list[Cell]]:
     Of a record of Kafka, the topic is never cut, and the value, usually JSON, is cut later than other cells.
     """
     room = _ROOM if {"topic", "partition", "offset"} <= {*frame.columns} else {}
-    rooms = [room.get(name) for name in frame]
+    rooms = [room.get(str(name)) for name in frame]
     return [
         [cell(value) if most is None else _longer(cell(value), most) for most, value in zip(rooms, row, strict=True)]
         for row in frame_tuples(frame)

@@ -15,6 +15,7 @@ import streamstate as ss
 from services.kafka.broker import Broker
 from streamstate.errors import InvalidArgumentError
 from streamstate.reports import Running
+from streamstate.snapshots.spark.kafka_lag import kafka_lags
 from streamstate.widgets.why import panel_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def running(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPa
     counted = both.withColumn("k", F.col("key").cast("string")).groupBy("k").count()
     started = ss.start(counted, "shown", tmp_path_factory.mktemp("shown") / "store", partitions=2)
     started.wait(epoch=1, timeout=60)
-    while started.query is None or (started.query.lastProgress or {}).get("batchId", 0) < 1:
+    while 1 not in kafka_lags(started.query):
         time.sleep(0.05)  # Spark reports on an epoch after its commit
     yield started
     started.stop()
