@@ -15,6 +15,7 @@ from benchmarks.alone import alone
 from benchmarks.auditing import auditing
 from benchmarks.beside import back_to_back, paced
 from benchmarks.bucket import bucket, bucket_requests
+from benchmarks.fleet import fleet
 from benchmarks.following import follower_memory, freshness
 from benchmarks.forking import forking
 from benchmarks.growth import growth
@@ -41,7 +42,7 @@ class _Benchmark:
         return f"{(self.run.__doc__ or '').splitlines()[0]} ({self.size})"
 
 
-_SIZES = {"keys": "keys in the state", "changes": "keys changed an epoch", "epochs": "epochs measured"}
+_SIZES = {"keys": "keys in the state; fleet: queries", "changes": "keys changed an epoch", "epochs": "epochs measured"}
 _USUAL = Size(1_000_000, 50_000, 9)
 _ALL = {
     "alone": _Benchmark(alone, _USUAL),
@@ -49,6 +50,7 @@ _ALL = {
     "paced": _Benchmark(paced, _USUAL),
     "freshness": _Benchmark(freshness, Size(1_000_000, 50_000, 60)),
     "follower_memory": _Benchmark(follower_memory, Size(10_000_000, 1_000, 40)),
+    "fleet": _Benchmark(fleet, Size(500, 0, 1), needs_spark=False),
     "growth": _Benchmark(growth, Size(10_000_000, 10_000, 9)),
     "storage": _Benchmark(storage, Size(100_000, 5_000, 200)),
     "reading": _Benchmark(reading, Size(1_000_000, 50_000, 100)),

@@ -38,7 +38,7 @@ class Measurement:
     runs: int
     setting: str
     unit: str = "s"
-    """``s`` for seconds, ``B`` for bytes, empty for counts."""
+    """``s`` for seconds, ``B`` for bytes, ``%`` for shares, empty for counts."""
     wanted: float | None = None
     """The lowest ratio that meets the target."""
 
@@ -93,6 +93,8 @@ def table(measurements: Iterable[Measurement]) -> str:
 def _readable(value: float, unit: str) -> str:
     if unit == "B":
         return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.3g} MiB"
+    if unit == "%":
+        return f"{value:.3g} %"
     if not unit:
         return f"{value:,.0f}"
     return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.2f} s"

@@ -87,8 +87,7 @@ class _OneCheckpoint(argparse.Action):
 
 
 def add_capture(parser: argparse.ArgumentParser) -> None:
-    """Add the checkpoint, the store, and how to capture."""
-    add_checkpoint(parser)
+    """Add the store, and how to capture."""
     add_store_option(parser, required=True)
     parser.add_argument(
         "--name", help="the query's name in the store (default: the one it has there, or the checkpoint folder's)"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from streamstate.command_line.arguments import add_capture, add_json, capture_options, storage_options
-from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.command import FAILED, FINE, Command
+from streamstate.command_line.many import add_checkpoints, named, only_checkpoint, required_checkpoints
 from streamstate.command_line.output import print_json
 from streamstate.command_line.user_code import add_code, loaded
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_checkpoints(parser)
     add_capture(parser)
     add_code(
         parser,
@@ -23,16 +26,23 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "; its plan is recorded, so that the query's own column names and its result are shown",
         mode=None,
     )
-    add_json(parser, "one object: query, store, epochs, gaps, rows, seconds, advice, by_spark, damaged, committed")
+    add_json(
+        parser,
+        "an object for each query: query, store, epochs, gaps, rows, seconds, advice, by_spark, damaged, committed; or,"
+        " if it failed: checkpoint, error",
+    )
 
 
 def _run(given: argparse.Namespace) -> int:
     from streamstate.snapshots.capture.allocator_settings import keep_pandas_out
 
     keep_pandas_out()
+    checkpoint = only_checkpoint(given)
+    if checkpoint is None:
+        return _capture_all(given)
     from streamstate.snapshots.capture.capture import capture
 
-    report = capture(given.checkpoint, given.store, given.name, **capture_options(given))
+    report = capture(checkpoint, given.store, given.name, **capture_options(given))
     if given.code is not None:
         _record_plan(given, report.query)
     if given.json:
@@ -42,6 +52,26 @@ def _run(given: argparse.Namespace) -> int:
         lines = [*report.damaged, *by_spark, *report.advice, *_naming_line(given, report)]
         print("\n".join([pass_line(report), *lines]))
     return FINE
+
+
+def _capture_all(given: argparse.Namespace) -> int:
+    """Capture many checkpoints, print what was captured of each, and return the exit status."""
+    from streamstate.snapshots.capture.fleet import capture_all
+
+    found = required_checkpoints(given)
+    report = capture_all(lambda: found, given.store, **capture_options(given))
+    for query in report.reports:
+        if given.json:
+            print_json(asdict(query))
+        else:
+            print("\n".join([pass_line(query), *query.damaged, *query.advice]))
+    for path, error in report.failed.items():
+        if given.json:
+            print_json({"checkpoint": path, "error": error})
+        print(f"streamstate: {named(path, error)}", file=sys.stderr)
+    if not given.json:
+        print(f"{len(found) - len(report.failed)} of {len(found)} checkpoints are captured up to date.")
+    return FAILED if report.failed else FINE
 
 
 def _record_plan(given: argparse.Namespace, query: str) -> None:
@@ -79,12 +109,15 @@ CAPTURE = Command(
     "bring a store up to date with a checkpoint, once",
     "Bring a store up to date with a query's checkpoint, once, and exit. Every epoch "
     "committed since the last capture becomes a snapshot. The query may be running, "
-    "here or elsewhere, or be stopped. Capturing again changes nothing.",
+    "here or elsewhere, or be stopped. Capturing again changes nothing.\n\n"
+    "With several checkpoints, a glob or --root, many queries are captured on a few threads. One that fails does not "
+    "stop the others; the exit status is then 1.",
     """
     streamstate capture checkpoints/delays --store store
+    streamstate capture --root checkpoints --store store
     streamstate capture checkpoints/delays --store s3://bucket/store --storage-option AWS_REGION=eu-central-1
     """,
     _arguments,
     _run,
-    ("Checkpoint.capture",),
+    ("Checkpoint.capture", "Checkpoints.capture"),
 )

@@ -6,33 +6,35 @@ import argparse
 import contextlib
 import os
 import queue
-import signal
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING
 
 from streamstate.command_line.argument_types import every
 from streamstate.command_line.argument_types import port as port_number
 from streamstate.command_line.arguments import add_capture, add_json, capture_options, storage_options
 from streamstate.command_line.capture import pass_line
 from streamstate.command_line.command import FINE, Command
+from streamstate.command_line.follow_many import Passed, follow_many, now
+from streamstate.command_line.many import add_checkpoints, only_checkpoint
 from streamstate.command_line.output import print_json
+from streamstate.command_line.stopping import Stopping
 from streamstate.errors import NotACheckpointError, first_line, require_extra
 
 if TYPE_CHECKING:
     from streamstate.operations.capture_metrics import CaptureMetrics
     from streamstate.snapshots.capture.epoch_commit import CaptureReport
-    from streamstate.snapshots.capture.follow import Capture
-
-    Outcome: TypeAlias = CaptureReport | Exception
+    from streamstate.snapshots.capture.fleet import OnFleetPass
+    from streamstate.snapshots.capture.follow import Capture, OnPass
 
 # How often --wait looks for a checkpoint.
 _LOOK_SECONDS = 1.0
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_checkpoints(parser)
     add_capture(parser)
     parser.add_argument(
         "--every",
@@ -62,45 +64,56 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_json(
         output,
         "an object for each pass: query, store, epochs, gaps, rows, seconds, advice, by_spark, damaged, committed,"
-        " time, behind; or, if it failed: error, time",
+        " time, behind; or, if it failed: error, time, and with many queries the query or checkpoint",
     )
 
 
 def _run(given: argparse.Namespace) -> int:
     from streamstate.snapshots.capture.allocator_settings import keep_pandas_out, set_plain_memory
 
+    checkpoint = only_checkpoint(given)
     _give_way(given.nice)
     set_plain_memory(on=True)  # this process is ours; before deltalake and pyarrow are imported
     keep_pandas_out()
     metrics = _metrics(given)
+    with Stopping[Passed]() as stopping, contextlib.ExitStack() as until_end:
 
-    def on_pass(outcome: Outcome) -> None:
-        if metrics is not None:
-            metrics.observe(outcome)
-        stopping.outcomes.put(outcome)
+        def on_pass(name: str, outcome: CaptureReport | Exception) -> None:
+            if metrics is not None:
+                metrics.observe_query(name, outcome)
+            stopping.outcomes.put((name, outcome))
 
-    with _Stopping() as stopping, contextlib.ExitStack() as until_end:
         if metrics is not None:
             port = until_end.enter_context(metrics.served(given.metrics, given.metrics_host))
             print(f"Metrics at http://{given.metrics_host}:{port}/metrics", file=sys.stderr, flush=True)
-        capture = _followed(given, stopping, on_pass)
-        if capture is None:
-            return FINE
-        if metrics is not None:
-            metrics.attach(capture)
-        stopping.watch_signals()  # Spark has taken Ctrl+C for itself
-        try:
-            if not (given.quiet or given.json):
-                print(
-                    f"{_now()} {capture.name}: following {capture.checkpoint}: {_standing(given, capture)}", flush=True
-                )
-            while (outcome := stopping.outcomes.get()) is not None:
-                _show(given, capture, outcome)
-        finally:
-            capture.stop(catch_up=False)
-        while not stopping.outcomes.empty():
-            if (outcome := stopping.outcomes.get()) is not None:
-                _show(given, capture, outcome)
+        if checkpoint is None:
+            return follow_many(given, stopping, metrics, on_pass)
+        return _follow_one(given, checkpoint, stopping, metrics, on_pass)
+
+
+def _follow_one(
+    given: argparse.Namespace,
+    checkpoint: str,
+    stopping: Stopping[Passed],
+    metrics: CaptureMetrics | None,
+    on_pass: OnFleetPass,
+) -> int:
+    """Follow a checkpoint until stopped, and return the exit status."""
+    capture = _followed(given, checkpoint, stopping, partial(on_pass, ""))
+    if capture is None:
+        return FINE
+    if metrics is not None:
+        metrics.attach(capture)
+    stopping.watch_signals()  # Spark has taken Ctrl+C for itself
+    try:
+        if not (given.quiet or given.json):
+            print(f"{now()} {capture.name}: following {capture.checkpoint}: {_standing(given, capture)}", flush=True)
+        while (passed := stopping.outcomes.get()) is not None:
+            _show(given, capture, passed[1])
+    finally:
+        capture.stop(catch_up=False)
+    for _name, outcome in stopping.left():
+        _show(given, capture, outcome)
     return FINE
 
 
@@ -108,34 +121,6 @@ def _give_way(niceness: int) -> None:
     """Lower the priority of this thread, and of those that it starts."""
     if hasattr(os, "setpriority") and os.getpriority(os.PRIO_PROCESS, 0) < niceness:
         os.setpriority(os.PRIO_PROCESS, 0, niceness)
-
-
-class _Stopping:
-    """SIGTERM and SIGINT: the first ends the capture after the pass under way, the second ends the process at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        # The only queue whose put may be called by a signal handler. None: the capture is to end.
-        self.outcomes: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
-        self._before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def __enter__(self) -> _Stopping:
-        self.watch_signals()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def watch_signals(self) -> None:
-        """Handle the signals, also if something else has begun to handle them."""
-        for number in self._before:
-            signal.signal(number, signal.SIG_DFL if self.asked else self._ask)
-
-    def _ask(self, _number: int, _frame: object) -> None:
-        self.asked = True
-        self.outcomes.put(None)
-        self.watch_signals()
 
 
 def _metrics(given: argparse.Namespace) -> CaptureMetrics | None:
@@ -147,15 +132,17 @@ def _metrics(given: argparse.Namespace) -> CaptureMetrics | None:
     return CaptureMetrics()
 
 
-def _followed(given: argparse.Namespace, stopping: _Stopping, on_pass: Callable[[Outcome], object]) -> Capture | None:
+def _followed(
+    given: argparse.Namespace, checkpoint: str, stopping: Stopping[Passed], on_pass: OnPass
+) -> Capture | None:
     """The capture, once there is a checkpoint; None if it was stopped before."""
     from streamstate.snapshots.capture.follow import follow
 
     while not stopping.asked:
         try:
-            _check_exists(given.checkpoint)
+            _check_exists(checkpoint)
             return follow(
-                given.checkpoint,
+                checkpoint,
                 given.store,
                 given.name,
                 every=given.every,
@@ -182,7 +169,7 @@ def _check_exists(checkpoint: str) -> None:
             _ = opened.query_id
 
 
-def _show(given: argparse.Namespace, capture: Capture, outcome: Outcome) -> None:
+def _show(given: argparse.Namespace, capture: Capture, outcome: CaptureReport | Exception) -> None:
     """Print what a pass did; raise the error that ended the capture."""
     status = capture.status
     if isinstance(outcome, Exception):
@@ -195,7 +182,7 @@ def _show(given: argparse.Namespace, capture: Capture, outcome: Outcome) -> None
         print_json({**asdict(outcome), "time": datetime.now(UTC), "behind": status.behind})
     elif not given.quiet:
         behind = f", {status.behind} behind" if status.behind else ""
-        print("\n".join([f"{_now()} {pass_line(outcome)}{behind}", *outcome.damaged]), flush=True)
+        print("\n".join([f"{now()} {pass_line(outcome)}{behind}", *outcome.damaged]), flush=True)
 
 
 def _standing(given: argparse.Namespace, capture: Capture) -> str:
@@ -213,10 +200,6 @@ def _standing(given: argparse.Namespace, capture: Capture) -> str:
     return f"committed up to epoch {committed}, captured {'nothing' if captured is None else f'up to {captured.epoch}'}"
 
 
-def _now() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
 FOLLOW = Command(
     "follow",
     "keep a store up to date with a checkpoint, as a service",
@@ -224,13 +207,17 @@ FOLLOW = Command(
     "for each pass. Errors that may pass, such as a full disk, are retried.\n\n"
     "SIGTERM and Ctrl+C finish the pass under way and exit with status 0; the second "
     "one ends the process at once, which does the store no harm. The next start "
-    "continues where this one stopped.",
+    "continues where this one stopped.\n\n"
+    "With several checkpoints, a glob or --root, one process follows many queries on a few threads, and looks for new "
+    "checkpoints every minute. One that fails does not stop the others, and is tried again; if it still fails at the "
+    "end, the exit status is 1.",
     """
     streamstate follow checkpoints/delays --store store --name delays
     streamstate follow checkpoints/delays --store store --every 10s --wait --metrics 9095
+    streamstate follow --root checkpoints --store store --every 10s
     streamstate follow checkpoints/delays --store store --json | jq .behind
     """,
     _arguments,
     _run,
-    ("Checkpoint.follow",),
+    ("Checkpoint.follow", "Checkpoints.follow"),
 )

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 _Counts = Callable[[Mapping[str, int | None]], object]
 """How counts by state table are printed."""
-_QUERIES = ("query", "epochs", "gaps", "newest", "committed_at", "rows", "checkpoint")
+_QUERIES = (
+    *("query", "epochs", "gaps", "newest", "committed_at", "behind", "rows", "changes", "watermark", "bytes"),
+    *("checkpoint", "problem"),
+)
 _EPOCHS = ("epoch", "status", "committed_at", "watermark", "input_rows", "rows", "changes", "read")
 
 
@@ -33,22 +36,24 @@ def _run(given: argparse.Namespace) -> int:
     store = open_store(given.store, storage_options=storage_options(given))
     counts: _Counts = dict if given.json else counts_text
     if given.name is None:
-        print_rows(_QUERIES, _queries(store, counts), as_json=given.json)
+        print_rows(_QUERIES, _queries(store, counts, as_json=given.json), as_json=given.json)
     else:
         print_rows(_EPOCHS, _epochs(store[given.name].recorded, counts, as_json=given.json), as_json=given.json)
     return FINE
 
 
-def _queries(store: Store, counts: _Counts) -> Iterator[list[Any]]:
-    from streamstate.snapshots.store.registry import Lineage
+def _queries(store: Store, counts: _Counts, *, as_json: bool) -> Iterator[list[Any]]:
+    """Yield a row per query, those first that need a look; people see a size in words."""
+    from streamstate.state_inspect.overview import StoreFacts
+    from streamstate.widgets.number_text import size
 
-    for branch in Lineage(store.layout).branches():
-        query = store[branch.name].recorded
-        entries = query.entries()
-        captured, newest = sum(entry.captured for entry in entries), entries.newest
-        state = [None, None] if newest is None else [newest.epoch, newest.committed_at]
-        gaps = len(entries) - captured
-        yield [branch.name, captured, gaps, *state, counts(query.newest_rows()), branch.checkpoint]
+    for query in StoreFacts(store).listed():
+        rows = counts({table.name: table.rows for table in query.tables})
+        yield [
+            *(query.name, query.captured, query.gaps, query.epoch, query.committed, query.backlog),
+            *(rows, query.changes, query.watermark, query.bytes if as_json else size(query.bytes)),
+            *(query.branch.checkpoint, query.problem or None),
+        ]
 
 
 def _epochs(query: CapturedQuery, counts: _Counts, *, as_json: bool) -> Iterator[list[Any]]:
@@ -65,9 +70,12 @@ def _epochs(query: CapturedQuery, counts: _Counts, *, as_json: bool) -> Iterator
 LS = Command(
     "ls",
     "list the queries of a store, or the epochs of a query",
-    "List the queries of a store, one a line, with their newest epochs; or all epochs\nof one query.",
+    "List the queries of a store, one a line, with their newest epochs: first those that "
+    "cannot be read, and those whose capture is behind the checkpoint. The column behind "
+    "is empty if the checkpoint is not on this machine. With NAME, list all epochs of one query.",
     """
     streamstate ls store
+    streamstate ls store --json | jq 'select(.behind > 0) | .query'
     streamstate ls store delays
     streamstate ls store delays --json | jq 'select(.status == "gap") | .epoch'
     """,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import inspect
 import sys
 import sysconfig
@@ -16,7 +15,9 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, StreamStateError, choices, first_line
+from streamstate.snapshots.calls.code_files import module_of_file
 from streamstate.snapshots.spark.output_modes import MODES
+from streamstate.snapshots.spark.pipeline_code import defines_pipeline, pipeline_flow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,8 +38,8 @@ def add_code(
         name,
         metavar="MODULE:FUNCTION",
         type=place_of,
-        help="the function that returns the streaming DataFrame, such as jobs.delays:build or jobs/delays.py:build"
-        + more,
+        help="the function that returns the streaming DataFrame, such as jobs.delays:build or jobs/delays.py:build; of"
+        f" a pipeline's file the flow{more}",
         **options,
     )
     default = f"default: {mode}" if mode else "needed where Spark accepts several, and it matters which it is"
@@ -66,14 +67,16 @@ def place_of(text: str) -> tuple[str, str]:
 
 
 def loaded(module: str, function: str) -> Callable[[], DataFrame]:
-    """Load a function from a module on the path or in the current folder, or from a file.
+    """Load a function from a module on the path or in the current folder, or from a file; of a pipeline, a flow.
 
     An error in its code becomes an InvalidArgumentError that names the line.
     """
     from pyspark import cloudpickle
 
     try:
-        loaded = _of_file(Path(module)) if module.endswith(".py") else _of_name(module)
+        if module.endswith(".py") and defines_pipeline(Path(module)):
+            return _checked(pipeline_flow(module, function), f"{module}:{function}")
+        loaded = module_of_file(Path(module)) if module.endswith(".py") else _of_name(module)
     except Exception as error:
         raise InvalidArgumentError(f"{module} cannot be imported: {_in_user_code(error)}") from error
     # Spark's Python workers cannot import it from here.
@@ -141,17 +144,3 @@ def _of_name(name: str) -> ModuleType:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     return importlib.import_module(name)
-
-
-def _of_file(path: Path) -> ModuleType:
-    # Under a name of its own, so that a file json.py does not become the json of all other modules.
-    name = f"code_of_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise FileNotFoundError(f"there is no such file: {path}")
-    # The modules beside it come last, for the same reason.
-    sys.path.append(str(path.parent.absolute()))
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[name] = loaded
-    spec.loader.exec_module(loaded)
-    return loaded

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streamstate.replay.forks.edits import Edit as Edit
     from streamstate.snapshots.capture.recording.record import record as record
     from streamstate.snapshots.capture.recording.record import recorded as recorded
+    from streamstate.snapshots.spark.pipeline_code import pipeline_flow as pipeline_flow
     from streamstate.snapshots.spark.session import session as session
     from streamstate.state_inspect.cuts.cut import cut as cut
     from streamstate.state_inspect.store import open_store as open_store

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamstate.operations.drill import DrillReport as DrillReport
     from streamstate.operations.find_checkpoints import FoundCheckpoints as FoundCheckpoints
     from streamstate.operations.fork import Fork as Fork
+    from streamstate.operations.many_checkpoints import Checkpoints as Checkpoints
     from streamstate.operations.new_checkpoint.proposed_mapping import Proposal as Proposal
     from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping as ProposedMapping
     from streamstate.operations.new_checkpoint.written_checkpoint import WrittenCheckpoint as WrittenCheckpoint
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from streamstate.replay.stepping.step_report import EpochRun as EpochRun
     from streamstate.replay.stepping.step_report import StepReport as StepReport
     from streamstate.snapshots.capture.epoch_commit import CaptureReport as CaptureReport
+    from streamstate.snapshots.capture.fleet import Fleet as Fleet
+    from streamstate.snapshots.capture.fleet import FleetReport as FleetReport
     from streamstate.snapshots.capture.follow import Capture as Capture
     from streamstate.snapshots.capture.follow import CaptureLag as CaptureLag
     from streamstate.snapshots.capture.follow import CaptureStatus as CaptureStatus

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from streamstate.errors import CheckpointError
 from streamstate.snapshots.checkpoint.filesystem import Files, local_path
 from streamstate.snapshots.checkpoint.fork_record import Barrier, barrier_in
 
@@ -62,12 +63,17 @@ class Replacement:
             self._write(barrier.before)
 
     def _replace(self) -> None:
+        metadata = self.files.text(f"{self.source}/{_METADATA}")
+        if metadata is None:
+            raise CheckpointError(
+                f"{self.source}, whose files belong into {self.over}, is gone.\nRestore it; nothing was deleted."
+            )
         for delete in (self.files.remove_tree, self.files.remove):  # the first deletes no file on the local disk
             for name in self.files.names(self.over):
                 if name != _METADATA:
                     delete(f"{self.over}/{name}")
         copy_contents(self.files, self.source, self.over, self.left_out | {_METADATA})
-        self._write(self.files.text(f"{self.source}/{_METADATA}") or "")
+        self._write(metadata)
 
     def _write(self, metadata: str) -> None:
         self.files.write(f"{self.over}/{_METADATA}", metadata, replace=True)

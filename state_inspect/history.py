@@ -151,6 +151,17 @@ class History:
         """Numbers of the captured epochs, ascending."""
         return self._recorded.captured()
 
+    def versions(self) -> list[str]:
+        """Names of the histories of a pipeline's flow, the oldest version first. A full refresh starts the next one.
+
+        A query that is not a flow has one version, itself.
+
+        Example:
+            >>> history.versions()
+            ['delays']
+        """
+        return self._recorded.lineage.versions(self.name)
+
     def forks(self) -> list[ForkPoint]:
         """The forks of this query and, if it is a fork itself, its own fork point; each with the last shared epoch.
 
@@ -882,7 +893,12 @@ class History:
     def __repr__(self) -> str:
         captured = self.captured()
         span = f"epochs {captured[0]} to {captured[-1]}" if captured else "no epoch captured yet"
-        return f"<History of {self.name}: {span}; tables {choices(self.tables())}>"
+        return f"<History of {self.name}: {span}; tables {choices(self.tables())}{self._superseded()}>"
+
+    def _superseded(self) -> str:
+        """Name the newest version of a pipeline's flow, if this is an older one."""
+        newest = self.versions()[-1]
+        return "" if newest == self.name else f"; the newest version of this flow is {newest}"
 
 
 def _table_list(tables: str | Sequence[str] | None) -> Sequence[str] | None:

@@ -6,8 +6,9 @@ State is read only to count the rows of the queries that are shown, where captur
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,13 +19,22 @@ import pyarrow.compute as pc
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.store.delta.commits import Handle
 from streamstate.snapshots.store.delta.place import Place
+from streamstate.state_inspect.advice.advise import advice_on, local_checkpoint
+from streamstate.state_inspect.unix_time import begun
 
 if TYPE_CHECKING:
+    from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
     from streamstate.snapshots.store.entries import Entry
     from streamstate.snapshots.store.layout import Layout
     from streamstate.snapshots.store.registry import Branch
     from streamstate.state_inspect.history import History
 
+_AT_ONCE = 4
+"""Manifests that are read at the same time."""
+_FEW = 50
+"""Of so many queries state is read to count rows and to find advice; of more that would take long."""
+_NEWEST = 10
+"""The newest epochs whose changes are counted."""
 _COLUMNS = {
     "query": "object",
     "parent": "object",
@@ -34,8 +44,11 @@ _COLUMNS = {
     "epoch": "Int64",
     "committed_at": "datetime64[us, UTC]",
     "watermark": "datetime64[us, UTC]",
+    "watermark_lag": "timedelta64[us]",
     "lag": "timedelta64[us]",
+    "backlog": "Int64",
     "rows": "Int64",
+    "changes": "Int64",
     "bytes": "int64",
     "advice": "object",
 }
@@ -108,6 +121,12 @@ class QueryFacts:
     """The watermark of the newest epoch."""
     lag: float | None = None
     """Seconds from the commit of the newest epoch to its capture."""
+    changes: int | None = None
+    """Rows of state that an epoch changed, the mean of the newest ten."""
+    backlog: int | None = None
+    """Committed epochs that are not captured; None if the checkpoint is not on this machine."""
+    advice: Sequence[str] = ()
+    """What will grow, waits or is stuck, where that has been looked at."""
     tables: Sequence[TableFacts] = ()
     bytes: int = 0
     """The size of its tables on disk, including the manifest."""
@@ -118,6 +137,16 @@ class QueryFacts:
     def name(self) -> str:
         """Its name."""
         return self.branch.name
+
+    @property
+    def watermark_lag(self) -> timedelta | None:
+        """The time from the watermark of the newest epoch to its commit; None if there is no watermark."""
+        return None if self.committed is None or begun(self.watermark) is None else self.committed - self.watermark  # type: ignore[operator]  # begun() has seen it
+
+    @property
+    def trouble(self) -> tuple[bool, int, bool]:
+        """How much the query needs a look: it cannot be read, its capture is behind, there is advice."""
+        return bool(self.problem), self.backlog or 0, bool(self.advice)
 
     @property
     def rows(self) -> int | None:
@@ -137,25 +166,82 @@ class Histories(Protocol):
         """One query's history."""
 
 
+@dataclass
+class KnownFacts:
+    """What has been read of a store's queries, to be read again only where it has changed."""
+
+    queries: dict[str, tuple[object, QueryFacts]] = field(default_factory=dict)
+    sizes: dict[tuple[str, str | None], TableSize] = field(default_factory=dict)
+    advice: dict[str, tuple[object, Sequence[str]]] = field(default_factory=dict)
+    checkpoints: dict[Branch, CheckpointFiles | None] = field(default_factory=dict)
+
+
 class StoreFacts:
     """Reads the facts of a store; those of a query only when its manifest has changed. Not thread-safe."""
 
-    def __init__(self, store: Histories) -> None:
+    def __init__(self, store: Histories, known: KnownFacts | None = None) -> None:
         from streamstate.snapshots.store.registry import Lineage
 
         self._store = store
         self._lineage = Lineage(store.layout)
-        self._known: dict[str, tuple[object, QueryFacts]] = {}
-        self._sizes: dict[tuple[str, str | None], TableSize] = {}
+        self._known = KnownFacts() if known is None else known
 
     def state(self) -> object:
         """Return a value that stays equal until there are new queries, epochs or errors."""
         branches = self._lineage.branches()
-        return branches, tuple(_state(self._entries(branch.name)) for branch in branches)
+        self._read_manifests(branches)
+        entries = [(branch, self._entries(branch.name)) for branch in branches]
+        return branches, tuple((_state(found), self._backlog(branch, found)) for branch, found in entries)
 
     def queries(self) -> list[QueryFacts]:
-        """Return all queries, each fork below its parent."""
-        return [self._query(branch, depth) for branch, depth in as_tree(self._lineage.branches())]
+        """Return all queries, those that need a look first, each fork below its parent."""
+        branches = self._lineage.branches()
+        self._read_manifests(branches)
+        facts = {branch.name: self._query(branch) for branch in branches}
+        return _ordered(facts)
+
+    def listed(self, *, advised: bool = False) -> list[QueryFacts]:
+        """Return all queries as :meth:`queries`; if they are few, with the rows of their state."""
+        queries = self.queries()
+        few = len(queries) <= _FEW
+        found = {query.name: self.counted(query) if few else query for query in queries}
+        if advised:
+            found = {name: self.advised(query, reads_state=few) for name, query in found.items()}
+        return _ordered(found)
+
+    def advised(self, query: QueryFacts, *, reads_state: bool = True) -> QueryFacts:
+        """Return a query with the advice on it, all of it or that for which no state has to be read."""
+        if query.epoch is None or query.problem:
+            return query
+        state = (_state(self._entries(query.name)), reads_state)
+        known = self._known.advice.get(query.name)
+        if known is None or known[0] != state:
+            history = self._store[query.name]
+            advice = history.advise() if reads_state else advice_on(history.recorded, lambda _table: False)
+            found = [f"{one}" for one in advice]
+            self._known.advice[query.name] = known = state, found
+        return replace(query, advice=known[1])
+
+    def _read_manifests(self, branches: Sequence[Branch]) -> None:
+        """Read the manifests that have not been read yet, several at a time."""
+        new = [branch.name for branch in branches if branch.name not in self._known.queries]
+        if len(new) > _AT_ONCE:
+            with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="streamstate-overview") as threads:
+                list(threads.map(self._entries, new))
+
+    def _backlog(self, branch: Branch, entries: Sequence[Entry] | str) -> int | None:
+        """Return how many committed epochs a query's checkpoint has after the newest one in the store."""
+        known = self._known.checkpoints
+        if branch not in known:
+            known[branch] = local_checkpoint(branch)
+        checkpoint = known[branch]
+        if checkpoint is None or isinstance(entries, str):
+            return None
+        newest = entries[-1].epoch if entries else -1
+        try:
+            return sum(epoch > newest for epoch in checkpoint.committed())
+        except OSError:
+            return None
 
     def counted(self, query: QueryFacts) -> QueryFacts:
         """Return a query with the rows of its state, if they are quick to count."""
@@ -165,13 +251,13 @@ class StoreFacts:
         tables = [replace(table, rows=rows.get(table.name, table.rows)) for table in query.tables]
         return replace(query, tables=tables)
 
-    def _query(self, branch: Branch, depth: int) -> QueryFacts:
+    def _query(self, branch: Branch) -> QueryFacts:
         entries = self._entries(branch.name)
-        state = (branch, depth, _state(entries))
-        known = self._known.get(branch.name)
+        state = (branch, _state(entries))
+        known = self._known.queries.get(branch.name)
         if known is None or known[0] != state or known[1].problem or known[1].rows is None:
-            self._known[branch.name] = known = state, self._read(branch, depth, entries)
-        return known[1]
+            self._known.queries[branch.name] = known = state, self._read(branch, entries)
+        return replace(known[1], backlog=self._backlog(branch, entries))
 
     def _entries(self, name: str) -> Sequence[Entry] | str:
         """Return a query's manifest, or the reason why it cannot be read."""
@@ -180,24 +266,25 @@ class StoreFacts:
         except (StreamStateError, OSError) as problem:
             return f"{problem}"
 
-    def _read(self, branch: Branch, depth: int, entries: Sequence[Entry] | str) -> QueryFacts:
+    def _read(self, branch: Branch, entries: Sequence[Entry] | str) -> QueryFacts:
         if isinstance(entries, str):
-            return QueryFacts(branch, depth, problem=entries)
+            return QueryFacts(branch, problem=entries)
         newest = next((entry for entry in reversed(entries) if entry.captured), None)
         captured = sum(entry.captured for entry in entries)
         tables, more, problem = self._tables(branch.name, entries, newest)
+        lag = (newest.captured_at - newest.committed_at).total_seconds() if newest and newest.committed_at else None
         return QueryFacts(
             branch,
-            depth,
-            captured,
-            len(entries) - captured,
-            newest.epoch if newest else None,
-            newest.committed_at if newest else None,
-            newest.watermark if newest else None,
-            (newest.captured_at - newest.committed_at).total_seconds() if newest and newest.committed_at else None,
-            tables,
-            sum(table.bytes for table in tables) + more,
-            problem,
+            captured=captured,
+            gaps=len(entries) - captured,
+            epoch=newest.epoch if newest else None,
+            committed=newest.committed_at if newest else None,
+            watermark=newest.watermark if newest else None,
+            lag=lag,
+            changes=_mean_changes(entries),
+            tables=tables,
+            bytes=sum(table.bytes for table in tables) + more,
+            problem=problem,
         )
 
     def _tables(self, query: str, entries: Sequence[Entry], newest: Entry | None) -> tuple[list[TableFacts], int, str]:
@@ -213,28 +300,26 @@ class StoreFacts:
 
     def _size(self, query: str, table: str | None) -> tuple[int, int, str]:
         """Bytes and files of a state table, or of the manifest if ``table`` is None; and why they cannot be read."""
-        from streamstate.state_inspect.overview import TableSize
-
         layout = self._store.layout
         try:
-            known = self._sizes.get((query, table))
+            known = self._known.sizes.get((query, table))
             if known is None:
                 place = layout.changelog(query, table) if table else layout.manifest(query)
-                self._sizes[query, table] = known = TableSize(place)
+                self._known.sizes[query, table] = known = TableSize(place)
             size = known.now()
         except (StreamStateError, OSError) as failed:
             return 0, 0, f"{failed}"
         return size.bytes, size.files, ""
 
 
-def overview_frame(store: Histories) -> pd.DataFrame:
+def overview_frame(store: Histories, known: KnownFacts) -> pd.DataFrame:
     """Return one row per query; see :meth:`Store.overview`."""
-    facts = StoreFacts(store)
-    rows = [_overview_row(store, facts.counted(query)) for query in facts.queries()]
+    facts = StoreFacts(store, known)
+    rows = [_overview_row(query) for query in facts.listed(advised=True)]
     return pd.DataFrame(rows, columns=pd.Index(list(_COLUMNS))).astype(_COLUMNS)
 
 
-def _overview_row(store: Histories, query: QueryFacts) -> tuple[object, ...]:
+def _overview_row(query: QueryFacts) -> tuple[object, ...]:
     readable = query.epoch is not None and not query.problem
     return (
         query.name,
@@ -245,11 +330,33 @@ def _overview_row(store: Histories, query: QueryFacts) -> tuple[object, ...]:
         query.epoch,
         query.committed,
         query.watermark,
+        query.watermark_lag,
         None if query.lag is None else timedelta(seconds=query.lag),
+        query.backlog,
         query.rows,
+        query.changes,
         query.bytes,
-        [str(advice) for advice in store[query.name].advise()] if readable else [],
+        [*query.advice],
     )
+
+
+def _mean_changes(entries: Sequence[Entry]) -> int | None:
+    """Return how many rows of state the newest epochs changed, on average."""
+    changes = [sum(table.changes for table in entry.tables.values()) for entry in entries[-_NEWEST:] if entry.captured]
+    return round(sum(changes) / len(changes)) if changes else None
+
+
+def _ordered(facts: Mapping[str, QueryFacts]) -> list[QueryFacts]:
+    """Return queries, those that need a look first, each fork below its parent."""
+    tree = as_tree([query.branch for query in facts.values()])
+    whole: list[list[QueryFacts]] = []
+    for branch, depth in tree:
+        if not depth:
+            whole.append([])
+        whole[-1].append(replace(facts[branch.name], depth=depth))
+    # A fork in trouble takes its parent with it.
+    whole.sort(key=lambda queries: max(query.trouble for query in queries), reverse=True)
+    return [query for queries in whole for query in queries]
 
 
 def as_tree(found: Sequence[Branch]) -> list[tuple[Branch, int]]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
+    from streamstate.state_inspect.overview import KnownFacts
+
 
 class Store:
     """The snapshots of some queries; :func:`open_store` returns it. ``store["delays"]`` is one query's history."""
@@ -46,6 +48,7 @@ class Store:
         self._memory_limit = memory_limit
         self._index = Index(self._layout, memory_limit)
         self._histories: dict[str, History] = {}
+        self._known: KnownFacts | None = None
         self._variables = DeclaredVariables(self._layout)
 
     @property
@@ -58,12 +61,17 @@ class Store:
         return [branch.name for branch in self._lineage.branches()]
 
     def overview(self) -> pd.DataFrame:
-        """Return one row per query, each fork below its parent.
+        """Return one row per query: first those that cannot be read, whose capture is behind, or that have advice.
+
+        Each fork is below its parent. A query is read again only if it has new epochs. In a store of more than 50
+        queries no state is read: rows that capture did not count are missing, and so is advice that needs them.
 
         Columns: ``query``; ``parent`` (of a fork); ``state`` (``captured``, ``empty``, or why it cannot be read);
         ``captured`` and ``gaps`` (how many epochs); ``epoch`` (the newest captured one), its ``committed_at``,
-        ``watermark``, ``lag`` (from its commit until its capture) and ``rows`` (of all state tables; missing if they
-        are not counted and counting takes long); ``bytes`` on disk; ``advice``, a list of sentences as
+        ``watermark``, ``watermark_lag`` (from the watermark to the commit), ``lag`` (from its commit until its
+        capture); ``backlog`` (committed epochs that are not captured yet; missing if the checkpoint is not on this
+        machine); ``rows`` (of all state tables; missing if they are not counted and counting takes long); ``changes``
+        (rows that an epoch changes, the mean of the newest ten); ``bytes`` on disk; ``advice``, a list of sentences as
         :meth:`History.advise` returns them.
 
         Example:
@@ -72,9 +80,10 @@ class Store:
             0  airports     13     3
             1  by_route     13     8
         """
-        from streamstate.state_inspect.overview import overview_frame
+        from streamstate.state_inspect.overview import KnownFacts, overview_frame
 
-        return overview_frame(self)
+        self._known = self._known or KnownFacts()
+        return overview_frame(self, self._known)
 
     def variables(self) -> list[str]:
         """Names of the shared variables, sorted. ``store["shared.limit"]`` has the versions of one as its epochs.

@@ -89,7 +89,9 @@ class OverviewDrawing:
         """Return the facts about the whole store in the head."""
         facts = [amount(len(self.queries), "query", "queries"), size(self.bytes)]
         broken = sum(bool(query.problem) for query in self.queries)
-        return [*facts, f"{broken:,} cannot be read"] if broken else facts
+        behind = sum(bool(query.backlog) for query in self.queries)
+        facts += [f"{broken:,} cannot be read"] if broken else []
+        return [*facts, f"{behind:,} behind"] if behind else facts
 
     def _row(self, at: int, query: QueryFacts) -> dict[str, Any]:
         return {
@@ -104,6 +106,8 @@ class OverviewDrawing:
             "committed": timestamp(query.committed) if query.committed else "",
             "moment": query.committed.timestamp() * 1000 if query.committed else None,
             "lag": _lag(query),
+            "behind": _behind(query),
+            "changes": _changes(query),
             "rows": query.rows,
             "size": size(query.bytes),
             "share": query.bytes / self.largest if self.largest else 0,
@@ -122,9 +126,9 @@ class OverviewDrawing:
         share = round(80 * query.bytes / self.largest) if self.largest else 0
         return [
             name,
-            tag("td", newest, _aside(when), _aside(_lag(query) and f"captured {_lag(query)}")),
+            tag("td", newest, _aside(when), _aside(_lag(query) and f"captured {_lag(query)}"), _aside(_behind(query))),
             tag("td", f"{query.captured:,}", _aside(_gaps(query))),
-            Cell(_count(query.rows), "number"),
+            tag("td", _count(query.rows), _aside(_changes(query)), style="text-align:right"),
             tag("td", size(query.bytes), tag("div", style=f"height:4px;width:{share}px;background:{ACCENT}")),
             ", ".join(facts.name for facts in query.tables),
         ]
@@ -136,7 +140,7 @@ def _summary(query: QueryFacts) -> str:
     if query.epoch is None:
         return f"{query.name}: no epoch captured yet"
     rows = "" if query.rows is None else f"{query.rows:,} rows"
-    parts = [f"epoch {query.epoch}", _gaps(query), rows, size(query.bytes)]
+    parts = [f"epoch {query.epoch}", _behind(query), _gaps(query), rows, size(query.bytes)]
     return f"{query.name}: " + ", ".join(part for part in parts if part)
 
 
@@ -160,6 +164,18 @@ def _gaps(query: QueryFacts) -> str:
 def _lag(query: QueryFacts) -> str:
     """Return the time from the commit of the newest epoch to its capture."""
     return "" if query.lag is None else f"{span(query.lag)} after its commit"
+
+
+def _behind(query: QueryFacts) -> str:
+    """Return how far the capture is behind the checkpoint, and the watermark behind the commit, in words."""
+    backlog = f"{query.backlog:,} behind" if query.backlog else ""
+    lag = "" if query.watermark_lag is None else f"watermark {span(query.watermark_lag.total_seconds())} before"
+    return ", ".join(part for part in (backlog, lag) if part)
+
+
+def _changes(query: QueryFacts) -> str:
+    """Return how many rows an epoch changes, in words."""
+    return "" if query.changes is None else f"{query.changes:,} changed an epoch"
 
 
 def _aside(text: str) -> Html | None:

@@ -52,9 +52,9 @@ class Page:
 PAGES = {
     "functions": Page(
         "Functions",
-        "Sessions, starting queries, first checkpoints, input that is not kept, and finding checkpoints.",
+        "Sessions, starting queries, first checkpoints, input that is not kept, finding checkpoints, and pipelines.",
         (
-            *("session", "start", "checkpoints", "bootstrap", "record", "recorded"),
+            *("session", "start", "checkpoints", "bootstrap", "record", "recorded", "pipeline_flow"),
             f"{_CORE}.operations.supervision.supervise.supervise",
             f"{_CORE}.operations.drill.drill",
         ),
@@ -85,7 +85,7 @@ PAGES = {
         "What the methods return. Import these classes for annotations from ``streamstate.reports``.",
         (
             *("Capture", "CaptureStatus", "CaptureLag", "CaptureReport", "DoctorReport", "StoreState", "TableReading"),
-            *("CaptureMetrics", "CheckReport"),
+            *("CaptureMetrics", "CheckReport", "FoundCheckpoints"),
             f"{_CORE}.operations.checkup.report.CheckupFinding",
             f"{_CORE}.operations.code_check.report.Finding",
             *("StepReport", "EpochRun", "Replay", "DebugSession", "Comparison", "BranchDivergence"),

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 PYTHON = (
-    *("Checkpoint", "checkpoints"),
+    *("Checkpoint", "checkpoints", "Checkpoints.capture", "Checkpoints.follow"),
     *("Checkpoint.doctor", "Checkpoint.epochs", "Checkpoint.operators", "Checkpoint.capture", "Checkpoint.follow"),
     *("Checkpoint.fork", "Fork.step", "Fork.promote", "Checkpoint.debug", "Checkpoint.replay", "Checkpoint.audit"),
     *("Checkpoint.check", "Checkpoint.propose_mapping", "Checkpoint.migrate", "Checkpoint.rescale", "bootstrap"),
+    "pipeline_flow",
     *("open_store", "Store.queries", "Store.overview", "Store.sql", "cut"),
     *("History.epochs", "History.live", "History.at", "History.key_history", "History.diff", "History.why"),
     *("History.inputs", "History.late", "History.advise", "History.describe"),

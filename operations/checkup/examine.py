@@ -12,6 +12,7 @@ from streamstate.operations.checkup.findings import (
     advice_findings,
     damage_findings,
     epoch_seconds,
+    flow_findings,
     retention_findings,
     store_findings,
     store_state,
@@ -67,6 +68,7 @@ def examine(
     tables, findings = _tables(opened, described, committed)
     if (origin := origin_of(opened.path)) is not None:
         findings.append(CheckupFinding("note", f"This is a copy of {origin}. Calls that only read work on it."))
+    findings += flow_findings(opened)
     whole = whole_epochs(opened, committed, start) if tables and query_id is not None else []
     seconds = epoch_seconds(opened, committed)
     there: StoreState | None = None

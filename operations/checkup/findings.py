@@ -16,6 +16,7 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.damage import BACKUP
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
 from streamstate.snapshots.checkpoint.damage.next_start import NextStart
+from streamstate.snapshots.checkpoint.default_names import flow_version, versions_in
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
@@ -87,6 +88,18 @@ def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | 
         ways.append(f"from epoch {store.newest} of the store: {restore}")
     if ways:
         yield CheckupFinding("note", f"Without a backup, the query can go on {', or '.join(ways)}.")
+
+
+def flow_findings(checkpoint: CheckpointFiles) -> Iterator[CheckupFinding]:
+    """Yield a finding if a pipeline has gone on with a later version of the flow."""
+    flow = flow_version(checkpoint.path)
+    newest = max(versions_in(checkpoint.files, flow.folder), default=0) if flow else 0
+    if flow and newest > flow.version:
+        yield CheckupFinding(
+            "note",
+            f"This is version {flow.version} of a flow, which a full refresh ended: the newest is version {newest}."
+            f" Follow {flow.folder} to capture every version.",
+        )
 
 
 def store_state(layout: Layout, query_id: str, committed: Sequence[int]) -> StoreState:

@@ -194,10 +194,8 @@ def _unfinished(over: str, spark: SparkSession | None) -> Switch | None:
     if text is None:
         return None
     if (holder := holder_in(files_for(spark, over).text(_lock(over)) or "")) is not None:
-        raise QueryError(
-            f"{over} is being promoted by process {holder[0]} on {holder[1]}.\n"
-            f"Wait for it. If that process no longer exists, delete {_lock(over)}, and try again."
-        )
+        remote = f" If that process no longer exists, delete {_lock(over)}, and try again." * (local_path(over) is None)
+        raise QueryError(f"{over} is being promoted by process {holder[0]} on {holder[1]}.\nWait for it.{remote}")
     try:
         fields: dict[str, Any] = json.loads(text)
         return Switch(over, fields["kind"], record_of(fields), spark)

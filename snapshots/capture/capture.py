@@ -93,16 +93,18 @@ def capturer_for(
     fallback: str | None = None,
     verify: Verify = "first",
     storage_options: Mapping[str, str] | None = None,
+    known: Mapping[str, Branch] | None = None,
 ) -> Capturer:
     """Return a capturer for a checkpoint; without a name it takes the one that the query has in the store.
 
-    If it has none there, it takes ``fallback`` or, by default, a name made from the checkpoint's path.
+    If it has none there, it takes ``fallback`` or, if that is another query's, a name made from the checkpoint's path. A
+    caller that has read the store's queries passes them as ``known``.
     """
     check_verify(verify)
     if name is not None:
         check_name(name)
     opened, layout = open_checkpoint(checkpoint, spark, storage_options), Layout.at(store, storage_options)
-    known = check_store(layout)
+    known = check_store(layout) if known is None else known
     if name is None:
         own = (query.name for query in known.values() if query.query_id == opened.query_id)
         name = next(own, None) or _default_name(fallback, opened.path, known.values())
@@ -114,7 +116,7 @@ def capturer_for(
 
 def _default_name(fallback: str | None, path: str, known: Iterable[Branch]) -> str:
     """Return a name for a query that the store does not have: the shortest from its path that is not another's."""
-    names = [*default_names(path)] if fallback is None else [name_from(fallback)]
+    names = [*([name_from(fallback)] if fallback else []), *default_names(path)]
     # A query whose checkpoint was at the same path before keeps its name: registering the new one says so.
     others = {query.name.casefold() for query in known if query.checkpoint != path}
     return next((name for name in names if name.casefold() not in others), names[0])

@@ -28,7 +28,7 @@ from streamstate.snapshots.store.delta.object_store import plain
 from streamstate.snapshots.store.entries import Entry, TableCounts, TableEntry
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
-from streamstate.snapshots.store.registry import register
+from streamstate.snapshots.store.registry import NewQuery, register_all
 from streamstate.snapshots.store.table_log import LogPosition
 
 if TYPE_CHECKING:
@@ -98,8 +98,10 @@ class Capturer:
     """Progress of epochs whose query has ended, so that Spark no longer reports it."""
     _tables: dict[str, TableCapture] = field(default_factory=dict)
     _prepared: bool = False
+    _among_others: bool = False
     _swept: float = 0.0
     _epochs_a_pass: int = 1
+    _released_at: int | None = None
 
     def __post_init__(self) -> None:
         """Nothing is written before the first pass that has something to write."""
@@ -115,9 +117,19 @@ class Capturer:
 
     def register(self) -> None:
         """Reserve the query's name in the store, after checking that the query keeps state."""
+        refused = register_all(self.layout, [self.registration()])
+        if refused:
+            raise refused[self.checkpoint.query_id]
+
+    def registration(self) -> NewQuery:
+        """Return what :meth:`register` registers, after checking that the query keeps state."""
         if self.checkpoint.committed() and not self.checkpoint.has_state():
             raise no_state(self.checkpoint)
-        register(self.layout, self.name, self.checkpoint.query_id, self.checkpoint.path, self._planner.fork)
+        return NewQuery(self.name, self.checkpoint.query_id, self.checkpoint.path, self._planner.fork)
+
+    def prepared(self) -> None:
+        """Leave it to the caller to register the query and to sweep the table of queries."""
+        self._prepared, self._among_others, self._swept = True, True, time.monotonic()
 
     def run(self, *, upto: int | None = None) -> CaptureReport:
         """Run one pass: capture at most 50 of the epochs committed since the last, up to one.
@@ -174,13 +186,27 @@ class Capturer:
                 sweep(capture.log.place)
 
     def _sweep(self) -> None:
-        sweep(self.layout.queries)
+        if not self._among_others:
+            sweep(self.layout.queries)
         sweep(self.layout.manifest(self.name))
         self._swept = time.monotonic()
 
     def behind(self) -> list[int]:
         """Return committed epochs that the store lacks."""
+        if self._released_at is not None:
+            self.checkpoint.check_same()
+            if max(self.checkpoint.committed(), default=-1) <= self._released_at:
+                return []
+            self.manifest.refresh()
+            self._released_at = None
         return self._planner.behind()
+
+    def release(self) -> None:
+        """Free the memory that is held for the next pass, which then reads from the store again."""
+        if self.manifest.newest is not None:
+            self._released_at = self.manifest.newest.epoch
+            self.manifest = self._planner.manifest = Manifest(self.layout, self.name)
+            self._tables.clear()
 
     @contextlib.contextmanager
     def _store_errors(self) -> Iterator[None]:

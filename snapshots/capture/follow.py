@@ -33,6 +33,7 @@ from streamstate.snapshots.capture.epoch_commit import Capturer, CaptureReport
 from streamstate.snapshots.capture.flow_versions import FlowVersions, is_flow
 from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
 from streamstate.snapshots.capture.reached_checkpoint import checkpoint_of
+from streamstate.snapshots.capture.shared_threads import SharedThreads
 from streamstate.snapshots.checkpoint.commit_times import CommitLogTime
 from streamstate.snapshots.checkpoint.default_names import flow_version
 from streamstate.snapshots.checkpoint.filesystem import location
@@ -52,8 +53,12 @@ if TYPE_CHECKING:
 _LOCAL_POLL, _REMOTE_POLL = 0.02, 1.0
 # How often to look for the next version of a pipeline's flow.
 _LOCAL_VERSIONS, _REMOTE_VERSIONS = 1.0, 10.0
+# Captures that share threads look less often, so that all of them together look about so many times a second.
+_SHARED_LOOKS = 1_000
 # A log whose folder has not changed is read all the same after this many seconds: not every file system says so.
 _LONGEST_TRUST = 1.0
+# The same for captures that share threads: after this many looks.
+_SHARED_TRUST = 30
 # How often to ask whether a query of this process has ended, which takes a call into the JVM.
 _ASK_QUERY = 0.05
 _LONGEST_RETRY = 30.0
@@ -61,6 +66,10 @@ _LONGEST_RETRY = 30.0
 _AT_EXIT = 10.0
 # Checking whether keyframes or merging are due costs some milliseconds per table; more often gains nothing.
 _TIDY_PAUSE = 5.0
+# Captures that share threads tidy after so many passes, because all of them may have epochs at once. Then, and after so
+# many seconds without an epoch, they free the memory that they hold for the next pass.
+_SHARED_TIDY = 8
+_SHARED_REST = 600.0
 
 OnPass: TypeAlias = "Callable[[CaptureReport | Exception], object]"
 """Receives the report of a pass that captured epochs, or the exception of one that failed."""
@@ -151,6 +160,12 @@ class CaptureStatus:
     """The newest captured epoch."""
     committed_at: datetime | None = None
     """The time of that epoch's commit, if it is known."""
+    watermark: datetime | None = None
+    """The watermark of the newest captured epoch."""
+    rows: int | None = None
+    """The rows of all state tables at that epoch; None if capture has not counted them."""
+    changes: int | None = None
+    """The rows of state that the epoch changed."""
     committed: int | None = None
     """The newest committed epoch."""
     behind: int = 0
@@ -197,6 +212,7 @@ class Capture:
         ended: whether the query has ended and will commit nothing more; None if that cannot be known.
         on_pass: receives what each pass did.
         versions: the versions of a pipeline's flow; the capture goes on with the next one once that has begun.
+        threads: run the capture beside others; by default it has a thread of its own.
     """
 
     def __init__(
@@ -206,6 +222,7 @@ class Capture:
         ended: Callable[[], bool] | None = None,
         on_pass: OnPass | None = None,
         versions: FlowVersions | None = None,
+        threads: SharedThreads | None = None,
     ) -> None:
         self._capturer = capturer
         self._versions = versions
@@ -214,18 +231,24 @@ class Capture:
         self._is_damaged = False
         self._interval = interval
         self._ended = ended or (lambda: False)
-        self._trust = _LONGEST_TRUST if ended is None else _ASK_QUERY
+        self._longest_trust = _LONGEST_TRUST if ended is None else _ASK_QUERY
         self._log = CommitLogTime(capturer.checkpoint)
         self._on_pass = on_pass or (lambda _outcome: None)
         self._pass_began = self._tidied = -float("inf")
-        self._untidy = self._incomplete = self._idle = False
+        self._untidy = 0
+        self._incomplete = self._idle = False
         self._status = CaptureStatus(capturer.name, "waiting")
         self._changed = threading.Condition()
         self._ending = threading.Event()
         self._abandoning = False
-        self._thread = BackgroundThread(self._loop, f"streamstate-capture-{capturer.name}")
+        self._retry = 0.0
+        self._threads = threads
         _running.add(self)
-        self._thread.start()
+        if threads is None:
+            self._thread = BackgroundThread(self._loop, f"streamstate-capture-{capturer.name}")
+            self._thread.start()
+        else:
+            threads.add(self)
 
     @property
     def name(self) -> str:
@@ -246,6 +269,11 @@ class Capture:
     def checkpoint(self) -> str:
         """The checkpoint that is followed."""
         return self._capturer.checkpoint.path
+
+    @property
+    def query_id(self) -> str:
+        """The id of the query in its checkpoint."""
+        return self._capturer.checkpoint.query_id
 
     @property
     def status(self) -> CaptureStatus:
@@ -304,17 +332,23 @@ class Capture:
             catch_up: False to finish only the pass under way. The next capture takes the epochs that are left.
         """
         self.end(catch_up=catch_up)
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        if threading.current_thread() not in ([self._thread] if self._threads is None else self._threads):
+            self.join()
 
     def end(self, *, catch_up: bool = True) -> None:
         """Ask the capture to stop, as :meth:`stop` does, and return at once."""
         self._abandoning = self._abandoning or not catch_up
         self._ending.set()
+        if self._threads is not None:
+            self._threads.wake(self)
 
-    def join(self, timeout: float) -> None:
+    def join(self, timeout: float | None = None) -> None:
         """Wait until the capture has stopped, or for a number of seconds."""
-        self._thread.join(timeout)
+        if self._threads is None:
+            self._thread.join(timeout)
+            return
+        with self._changed:
+            self._changed.wait_for(self._over, timeout)
 
     def __repr__(self) -> str:
         status = self.status
@@ -327,32 +361,60 @@ class Capture:
         return self._status.state in ("stopped", "failed")
 
     def _loop(self) -> None:
-        poll = _REMOTE_POLL if self._capturer.checkpoint.remote else _LOCAL_POLL
-        pause = poll
-        while not self._ending.wait(pause):
-            if plain_memory():
-                give_back()
-            if self._goes_on() or self._nothing_new():
-                self._tidy(_TIDY_PAUSE)
-                continue
-            ended = self._query_ended()  # asked first, so that all its commits are seen
-            self._log.looked()
-            succeeded = self._attempt(CaptureInterval() if ended else self._interval)
-            self._idle = succeeded and not self._status.behind
-            pause = poll if succeeded else min(_LONGEST_RETRY, max(0.5, pause * 2))
-            if self._over():
-                return
-            if succeeded and ended:
-                break
-            if succeeded:
-                # A keyframe that is due now would hold up the next epoch.
-                self._tidy(0 if self._capturer.keyframe_due else _TIDY_PAUSE)
-        else:
-            if not self._abandoning:
-                self._attempt(CaptureInterval())
+        pause: float | None = self._poll
+        while pause is not None:
+            self._ending.wait(pause)
+            pause = self.turn()
+
+    def turn(self) -> float | None:
+        """Do what is due. Returns the seconds until the next turn; None if the capture has ended.
+
+        Only one thread at a time may call it: the capture's own, or one of those that it shares with others.
+        """
+        try:
+            return self._turn()
+        except Exception as error:  # noqa: BLE001 (shown in the status; others may share the thread)
+            self._update(state="failed", error=_summary(error))
+            return None
+
+    def _turn(self) -> float | None:
+        if plain_memory():
+            give_back()
+        if self._ending.is_set():
+            self._finish(None if self._abandoning else CaptureInterval())
+            return None
+        if self._goes_on() or self._nothing_new():
+            self._tidy_if_due()
+            return self._poll
+        ended = self._query_ended()  # asked first, so that all its commits are seen
+        self._log.looked()
+        succeeded = self._attempt(CaptureInterval() if ended else self._interval)
+        self._idle = succeeded and not self._incomplete and self._status.behind < self._interval.epochs
+        if succeeded and ended and not self._over():
+            self._finish(None)
+        if self._over():
+            return None
+        if not succeeded:
+            self._retry = min(_LONGEST_RETRY, max(0.5, 2 * self._retry))
+            return self._retry
+        self._retry = 0.0
+        self._tidy_if_due()
+        return self._pause()
+
+    def _pause(self) -> float:
+        """Return the seconds until the next turn, after one that succeeded."""
+        if self._incomplete:
+            return 0.0
+        until_due = self._pass_began + self._interval.seconds - time.monotonic()
+        return max(self._poll, until_due if self._status.behind else 0.0)
+
+    def _finish(self, interval: CaptureInterval | None) -> None:
+        """Capture once more at an interval, unless it is None, and stop."""
+        if interval is not None:
+            self._attempt(interval)
         if not self._over():
             if not self._abandoning:
-                self._tidy(0)
+                self._tidy()
             self._update(state="stopped")
 
     def _goes_on(self) -> bool:
@@ -370,14 +432,27 @@ class Capture:
                 self._update(error=_summary(error))
         if self._next is None or not (self._attempt(CaptureInterval()) or self._is_damaged):
             return False
-        self._tidy(0)
+        self._tidy()
         self._capturer, self._next = self._next, None
         self._log = CommitLogTime(self._capturer.checkpoint)
-        self._untidy = self._incomplete = self._idle = False
+        self._untidy = 0
+        self._incomplete = self._idle = False
         with self._changed:
             self._status = CaptureStatus(self._capturer.name, "waiting")
             self._changed.notify_all()
         return True
+
+    @property
+    def _poll(self) -> float:
+        """Seconds between two looks at the commit log."""
+        if self._capturer.checkpoint.remote:
+            return _REMOTE_POLL
+        return _LOCAL_POLL if self._threads is None else max(_LOCAL_POLL, len(self._threads) / _SHARED_LOOKS)
+
+    @property
+    def _trust(self) -> float:
+        """Seconds for which an unchanged folder is trusted."""
+        return self._longest_trust if self._threads is None else max(self._longest_trust, _SHARED_TRUST * self._poll)
 
     def _nothing_new(self) -> bool:
         """Return whether the commit log is as it was when nothing was left to do."""
@@ -390,16 +465,30 @@ class Capture:
             self._update(error=_summary(error))
             return False
 
-    def _tidy(self, pause: float) -> None:
-        """Write keyframes and merge files where that is due, at most every ``pause`` seconds."""
-        if not self._untidy or time.monotonic() - self._tidied < pause:
+    def _tidy_if_due(self) -> None:
+        """Tidy now and then, and at once if a keyframe is due: later it would hold up an epoch."""
+        if self._capturer.keyframe_due:
+            self._tidy()
+            return
+        now = time.monotonic()
+        if not self._untidy or now - self._tidied < _TIDY_PAUSE:
+            return
+        if self._threads is None:
+            self._tidy()
+        elif self._untidy >= _SHARED_TIDY or now - self._pass_began >= _SHARED_REST:
+            self._tidy()
+            self._capturer.release()
+
+    def _tidy(self) -> None:
+        """Write keyframes and merge files where that is due."""
+        if not self._untidy:
             return
         try:
             self._capturer.tidy()
         except Exception as error:  # noqa: BLE001 (shown in the status, and tried again)
             self._update(tidy_error=_summary(error))
         else:
-            self._untidy = False
+            self._untidy = 0
             self._update(tidy_error=None)
         self._tidied = time.monotonic()
 
@@ -438,7 +527,8 @@ class Capture:
             return
         upto = waiting[-1]
         while waiting and waiting[0] <= upto and self._due(interval, len(waiting)) and self._pass(waiting, upto):
-            waiting = [] if self._abandoning else self._waiting()
+            one_pass = self._abandoning or (self._threads is not None and not self._ending.is_set())
+            waiting = [] if one_pass else self._waiting()
 
     def _pass(self, waiting: list[int], upto: int) -> bool:
         self._update(state="running")
@@ -448,7 +538,7 @@ class Capture:
             self._show(report, newest)
         if report.epochs:
             self._on_pass(report)
-        self._untidy = self._untidy or bool(report.epochs)
+        self._untidy += bool(report.epochs)
         self._incomplete = bool(report.epochs) and waiting[-1] > report.epochs[-1]
         return bool(report.epochs)
 
@@ -469,7 +559,9 @@ class Capture:
             return []
         waiting = self._capturer.behind()
         newest = self._capturer.manifest.newest
-        known = {} if newest is None else {"epoch": newest.epoch, "committed_at": newest.committed_at}
+        known: dict[str, object] = {}
+        if newest is not None and newest.epoch != self._status.epoch:
+            known = {"epoch": newest.epoch, "committed_at": newest.committed_at, **_state_of(newest)}
         self._update(committed=committed[-1], behind=len(waiting), **known)
         return waiting
 
@@ -480,6 +572,7 @@ class Capture:
         self._update(
             epoch=newest.epoch,
             committed_at=newest.committed_at,
+            **_state_of(newest),
             behind=len(self._capturer.behind()),
             rows_per_second=report.rows / report.seconds if report.rows else before.rows_per_second,
             freshness=freshness if freshness is not None else before.freshness,
@@ -494,6 +587,12 @@ class Capture:
         with self._changed:
             self._status = replace(self._status, **fields)  # type: ignore[arg-type]  # fields by name
             self._changed.notify_all()
+
+
+def _state_of(entry: Entry) -> dict[str, object]:
+    """Return what an epoch's entry says of the state, as fields of :class:`CaptureStatus`."""
+    changes = sum(table.changes for table in entry.tables.values())
+    return {"watermark": entry.watermark, "rows": entry.rows, "changes": changes}
 
 
 def _summary(error: Exception) -> str:

@@ -69,7 +69,7 @@ def default_names(path: str, root: str = "") -> Iterator[str]:
         yield longer
 
 
-def distinct_default_names(paths: Iterable[str], root: str) -> list[str]:
+def distinct_default_names(paths: Iterable[str], root: str = "") -> list[str]:
     """Return a name for each checkpoint under a root, with as few folders of its path as tell it from the others."""
     choices = [[*default_names(path, root)] for path in paths]
     places = [0] * len(choices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,11 +21,13 @@ from streamstate.errors import (
     worded,
 )
 from streamstate.snapshots.checkpoint.bindings import SHARED
+from streamstate.snapshots.checkpoint.default_names import flow_version
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.outside_checkpoints import check_outside
 from streamstate.snapshots.store.consistent_read import read_once
-from streamstate.snapshots.store.delta import append_once, open_or_create, open_table
-from streamstate.snapshots.store.delta.commits import update
+from streamstate.snapshots.store.delta import commit_once, open_or_create, open_table
+from streamstate.snapshots.store.delta.commits import update, version_of
+from streamstate.snapshots.store.delta.data_files import DataFile, write_file
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import FORMAT, QUERIES, Layout
 from streamstate.snapshots.store.names import is_name
@@ -44,6 +47,36 @@ class Branch:
     """The query that it was forked from: its name if the store has that query, else the recorded id."""
     parent_epoch: int | None = None
     """The last epoch that it shares with its parent."""
+
+
+@dataclass(frozen=True)
+class NewQuery:
+    """A query that is to be registered."""
+
+    name: str
+    query_id: str
+    checkpoint: str
+    forked_from: ForkRecord | None = None
+
+    @property
+    def application(self) -> str:
+        """The transaction identifier of its name.
+
+        Names that differ only in case share it: they would share a folder on some disks, and an SQL name.
+        """
+        return f"name/{self.name.casefold()}"
+
+    def row(self) -> dict[str, object]:
+        """Return its row of the table."""
+        return {
+            "name": self.name,
+            "query_id": self.query_id,
+            "checkpoint": self.checkpoint,
+            "parent": self.forked_from.parent_id if self.forked_from else None,
+            "parent_epoch": self.forked_from.epoch if self.forked_from else None,
+            "created_at": datetime.now(UTC),
+            "format": FORMAT,
+        }
 
 
 def registered(layout: Layout) -> dict[str, Branch]:
@@ -80,21 +113,43 @@ def required_query(layout: Layout, name: str) -> Branch:
 
 def register(layout: Layout, name: str, query_id: str, checkpoint: str, forked_from: ForkRecord | None = None) -> None:
     """Register a name for a query. Registering it again for the same query changes nothing."""
-    check_name_free(layout, name, query_id, checkpoint)
+    refused = register_all(layout, [NewQuery(name, query_id, checkpoint, forked_from)])
+    if refused:
+        raise refused[query_id]
+
+
+def register_all(layout: Layout, queries: Sequence[NewQuery]) -> dict[str, NameTakenError]:
+    """Register names for several queries, in one commit. Returns by query id the errors of those that are refused."""
+    known, refused = check_store(layout), dict[str, NameTakenError]()
+    for query in queries:
+        if (clash := _clash(layout, known, query)) is not None:
+            refused[query.query_id] = clash
+        else:
+            known[query.name] = Branch(query.name, query.query_id, query.checkpoint)
+    free = [query for query in queries if query.query_id not in refused]
     _create(layout)
-    # Names that differ only in case share an identifier: they would share a folder on some disks, and an SQL name.
-    application = f"name/{name.casefold()}"
-    row = {
-        "name": name,
-        "query_id": query_id,
-        "checkpoint": checkpoint,
-        "parent": forked_from.parent_id if forked_from else None,
-        "parent_epoch": forked_from.epoch if forked_from else None,
-        "created_at": datetime.now(UTC),
-        "format": FORMAT,
-    }
-    append_once(layout.queries, application, 1, lambda _: pa.Table.from_pylist([row], schema=QUERIES))
-    check_name_free(layout, name, query_id, checkpoint)
+    while free:
+        free = _committed(layout, free)
+    registered_now = registered(layout)
+    clashes = {query.query_id: _clash(layout, registered_now, query) for query in queries}
+    return refused | {query_id: clash for query_id, clash in clashes.items() if clash is not None}
+
+
+def _committed(layout: Layout, queries: Sequence[NewQuery]) -> list[NewQuery]:
+    """Commit the first of some queries and as many others as lack a name; return those that another process named."""
+    marks: dict[str, int] = {}
+
+    def rows(table: DeltaTable) -> pa.Table:
+        new = [query for query in queries if version_of(table, query.application) < 1]
+        marks.update({query.application: 1 for query in new[1:]})
+        return pa.Table.from_pylist([query.row() for query in new], schema=QUERIES)
+
+    def write(table: DeltaTable, _version: int) -> list[DataFile]:
+        marks.clear()
+        return write_file(layout.queries, pa.schema(table.schema().to_arrow()), rows(table))
+
+    commit_once(layout.queries, queries[0].application, 1, write, marks=marks)
+    return [query for query in queries[1:] if query.application not in marks]
 
 
 def make_store(layout: Layout) -> None:
@@ -129,17 +184,24 @@ def check_store(layout: Layout) -> dict[str, Branch]:
 
 def check_name_free(layout: Layout, name: str, query_id: str | None, checkpoint: str) -> None:
     """Raise if a query (without an id if it was never started) cannot be registered under a name. Writes nothing."""
-    known = check_store(layout)
+    clash = _clash(layout, check_store(layout), NewQuery(name, query_id or "", checkpoint))
+    if clash is not None:
+        raise clash
+
+
+def _clash(layout: Layout, known: Mapping[str, Branch], new: NewQuery) -> NameTakenError | None:
+    """Return an error if another query has the name of a new one."""
     for query in known.values():
-        if query.name.casefold() != name.casefold() or (query.name == name and query.query_id == query_id):
+        if query.name.casefold() != new.name.casefold() or (query.name == new.name and query.query_id == new.query_id):
             continue
         whose = f"whose checkpoint is {query.checkpoint}"
-        if query.checkpoint == checkpoint:
-            whose = f"whose checkpoint, {checkpoint}, was deleted or replaced"
-        raise NameTakenError(
+        if query.checkpoint == new.checkpoint:
+            whose = f"whose checkpoint, {new.checkpoint}, was deleted or replaced"
+        return NameTakenError(
             f"The name {query.name!r} belongs to another query in {layout.root}, {whose}.\n"
             f"Give this query another name (taken: {choices(known)}), or use another store."
         )
+    return None
 
 
 def name_of(layout: Layout, query_id: str) -> str | None:
@@ -205,6 +267,15 @@ class Lineage:
             for branch in self.branches()
             if branch.parent is not None and branch.parent_epoch is not None and name in (branch.name, branch.parent)
         ]
+
+    def versions(self, name: str) -> list[str]:
+        """Return the names of all versions of a pipeline's flow, the oldest first; just the name of any other query."""
+        flows = {branch.name: flow_version(branch.checkpoint) for branch in self.branches()}
+        own = flows.get(name)
+        if own is None:
+            return [name]
+        versions = {flow.version: other for other, flow in flows.items() if flow and flow.folder == own.folder}
+        return [versions[number] for number in sorted(versions)]
 
     def _read(self) -> tuple[Branch, ...]:
         with self._lock:

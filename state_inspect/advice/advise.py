@@ -10,7 +10,7 @@ from streamstate.errors import StreamStateError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
-from streamstate.snapshots.store.registry import required_query
+from streamstate.snapshots.store.registry import Branch
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.epoch_progress import EpochProgress, progress_in_store
 from streamstate.state_inspect.advice.growing import Reads, growth_advice
@@ -124,7 +124,12 @@ class _Advisor:
 
 def _local_checkpoint(query: CapturedQuery) -> CheckpointFiles | None:
     """Return the query's checkpoint, if it is on this disk and still the one that was captured."""
-    branch = required_query(query.layout, query.name)
+    branch = query.lineage.branch(query.name)
+    return None if branch is None else local_checkpoint(branch)
+
+
+def local_checkpoint(branch: Branch) -> CheckpointFiles | None:
+    """Return the checkpoint of a query, if it is on this disk and still the one that was captured."""
     with suppress(*_UNREADABLE):
         if branch.checkpoint and local_path(branch.checkpoint) is not None:
             checkpoint = CheckpointFiles(branch.checkpoint)

@@ -14,14 +14,19 @@ import sys
 import threading
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
+from xml.sax.saxutils import escape
 
+from moto.backends import get_backend
+from moto.core import DEFAULT_ACCOUNT_ID
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 _moto = DomainDispatcherApplication(create_backend_app)
 _lock = threading.Lock()
 _requests: list[str] = []
+_LISTED = re.compile(r"/([^/]+)/?")
+_NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _faults: list[tuple[str, int]] = []
 _RECORDED, _FAULTS = "/-/requests", "/-/faults"
 _REJECTED = (
@@ -61,9 +66,45 @@ def one_at_a_time(environment: dict[str, Any], start: Any) -> Iterable[bytes]:
     if f"Credential={sys.argv[1]}/" not in environment.get("HTTP_AUTHORIZATION", ""):
         start("403 Forbidden", [("Content-Type", "application/xml")])
         return [_REJECTED]
+    listed = _LISTED.fullmatch(environment["PATH_INFO"])
+    query = parse_qs(environment.get("QUERY_STRING", ""))
+    if listed and "list-type" in query and listed[1] in _buckets():
+        with _lock:
+            body = _listing(listed[1], query)
+        start("200 OK", [("Content-Type", "application/xml")])
+        return [body]
     with _lock:
         response: Iterable[bytes] = _moto(environment, start)
         return response
+
+
+def _buckets() -> Any:
+    return get_backend("s3")[DEFAULT_ACCOUNT_ID]["aws"].buckets
+
+
+def _listing(bucket: str, query: dict[str, list[str]]) -> bytes:
+    """List objects, in one page: moto takes a millisecond for each."""
+    prefix, delimiter, after = (query.get(name, [""])[0] for name in ("prefix", "delimiter", "start-after"))
+    encoded = quote if query.get("encoding-type") == ["url"] else escape
+    objects, folders = [], set()
+    for name, key in sorted(_buckets()[bucket].keys.items()):
+        if not name.startswith(prefix) or name <= after:
+            continue
+        folder, found, _ = name.removeprefix(prefix).partition(delimiter) if delimiter else ("", "", "")
+        if found:
+            folders.add(f"{prefix}{folder}{delimiter}")
+            continue
+        objects.append(
+            f"<Contents><Key>{encoded(name)}</Key><LastModified>{key.last_modified_ISO8601}</LastModified>"
+            f"<ETag>{escape(key.etag)}</ETag><Size>{key.size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        )
+    prefixes = [f"<CommonPrefixes><Prefix>{encoded(folder)}</Prefix></CommonPrefixes>" for folder in sorted(folders)]
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="{_NAMESPACE}"><Name>{bucket}</Name>'
+        f"<Prefix>{encoded(prefix)}</Prefix><KeyCount>{len(objects) + len(prefixes)}</KeyCount>"
+        f"<MaxKeys>1000</MaxKeys>{'<EncodingType>url</EncodingType>' if encoded is quote else ''}"
+        f"<IsTruncated>false</IsTruncated>{''.join(objects)}{''.join(prefixes)}</ListBucketResult>"
+    ).encode()
 
 
 def _request(environment: dict[str, Any]) -> str:

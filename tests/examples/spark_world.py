@@ -28,6 +28,7 @@ PAGES = frozenset(
         "docs/guides/checking_changes.md",
         "docs/guides/determinism.md",
         "docs/guides/editing_state.md",
+        "docs/guides/pipelines.md",
         "docs/guides/production.md",
         "docs/guides/promoting.md",
         "docs/guides/recording_input.md",
@@ -76,6 +77,7 @@ DOCSTRINGS = frozenset(
         "streamstate.snapshots.capture.recording.record.record",
         "streamstate.snapshots.capture.recording.record.recorded",
         "streamstate.snapshots.capture.recording.recorder.Recorder",
+        "streamstate.snapshots.spark.pipeline_code.pipeline_flow",
         "streamstate.snapshots.spark.session.session",
         "streamstate.snapshots.spark.state_comparison.state_differences",
         "streamstate.state_inspect.history.History.describe",
@@ -90,6 +92,16 @@ DOCSTRINGS = frozenset(
     }
 )
 """The docstrings with examples that need Spark."""
+PIPELINE = """
+from pyspark import pipelines as dp
+from recorded import examples
+
+
+@dp.table
+def delays():
+    return examples.delays(examples.flights(spark))
+"""
+"""A pipeline with the query of the checkpoint ``delays``."""
 
 
 class SparkWorld(World):
@@ -232,6 +244,7 @@ def spark_folder(folder: Folder, spark: SparkSession) -> Iterator[Folder]:
     files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
     before = files.getWorkingDirectory()
     files.setWorkingDirectory(jvm.org.apache.hadoop.fs.Path(str(folder.path)))
+    (folder.path / "pipeline.py").write_text(PIPELINE)
     store = ss.open_store(folder.path / "store")
     with chdir(folder.path):
         for name in ("delays", "delays_by_hour"):

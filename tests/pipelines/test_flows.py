@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
+from recorded.make import HERE
 
 import streamstate as ss
 from streamstate.command_line.program import main
-from streamstate.errors import NotACheckpointError
+from streamstate.errors import DamagedCheckpointError, NotACheckpointError
 from streamstate.reports import Capture
 
 IN_STORAGE = "_checkpoints/spark_catalog/default/seen/first"
@@ -59,6 +61,13 @@ def test_following_a_flow_goes_on_with_its_next_version(counted: tuple[Path, Pat
         "seen_first": [0, 1, 2, 3],
         "seen_first_v1": [0, 1, 2, 3, 4],
     }
+    for history in store.queries():
+        assert store[history].versions() == ["seen_first", "seen_first_v1"]
+    assert repr(store["seen_first"]).endswith("the newest version of this flow is seen_first_v1>")
+    assert "flow" not in repr(store["seen_first_v1"])
+    (note,) = [found.text for found in ss.Checkpoint(old).doctor().findings if "full refresh" in found.text]
+    assert f"the newest is version 1. Follow {flow} to capture every version." in note
+    assert "full refresh" not in str(ss.Checkpoint(flow / "1").doctor())
 
 
 def test_following_again_captures_what_is_left_of_older_versions(counted: tuple[Path, Path], tmp_path: Path) -> None:
@@ -76,6 +85,59 @@ def test_following_again_captures_what_is_left_of_older_versions(counted: tuple[
     captured = {name: store[name].captured() for name in store}
     assert captured.pop("first_v2")[:2] == [0, 1]
     assert captured == {"first_v1": [0, 1, 2, 3, 4], "first_v3": [0, 1, 2, 3, 4]}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The storage of a pipeline that Spark 4.3 has run four times, the third time with a full refresh of ``seen``.
+
+    Two flows append to the table ``seen``, of Parquet files: the first run of ``second`` failed, and the sink skipped
+    its next batch.
+    """
+    folder = tmp_path_factory.mktemp("storage")
+    with tarfile.open(HERE / "pipeline.tar.xz") as tar:
+        tar.extractall(folder, filter="data")
+    return folder
+
+
+def test_a_recorded_pipeline(recorded: Path, tmp_path: Path) -> None:
+    """Each version of a stateful flow has a history under the names of its table and flow."""
+    frame = ss.checkpoints(recorded).overview().set_index("name")
+    assert frame["stateful"].to_dict() == {
+        **dict.fromkeys(["copied", "per_minute", "seen_first", "seen_first_v1", "seen_second", "seen_second_v1"], True),
+        "raw": False,
+    }
+    store = tmp_path / "store"
+    for checkpoint in ss.checkpoints(recorded):
+        if checkpoint.name in ("per_minute", "seen_first", "seen_first_v1"):
+            assert checkpoint.capture(store).query == checkpoint.name
+    opened = ss.open_store(store)
+    counts = [opened[name].live().table().count() for name in ("seen_first", "seen_first_v1")]
+    assert counts == [6, 4]  # as Spark's state reader counts them
+    assert opened["per_minute"].versions() == ["per_minute"]
+
+
+def test_skipped_batches_are_named(recorded: Path, tmp_path: Path) -> None:
+    """Commits without state of a flow that shares its table: as that, with a way out, by doctor and by capture."""
+    second = recorded / "_checkpoints/spark_catalog/default/seen/second/0"
+    said = "its sink skipped these batches as another query's"
+    report = ss.Checkpoint(second).doctor()
+    assert (report.can_restart, said in str(report), "give each its own" in str(report)) == (False, True, True)
+    with pytest.raises(DamagedCheckpointError, match=f"state ends at epoch 0.*{said}"):
+        ss.Checkpoint(second).capture(tmp_path / "store")
+
+
+def test_commits_without_any_state_are_named(recorded: Path, tmp_path: Path) -> None:
+    """As Spark leaves them if all batches are skipped: nothing is said of changelogs, which there are none of."""
+    empty = Path(shutil.copytree(recorded / "_checkpoints/spark_catalog/default/seen/first/0", tmp_path / "empty"))
+    for file in empty.glob("state/0/*/*.changelog"):
+        file.unlink()
+    report = ss.Checkpoint(empty).doctor()
+    assert (report.can_capture, report.can_restart, report.tables) == (False, False, ())
+    assert [finding.level for finding in report.findings] == ["problem"]
+    assert "state has no file of any epoch, but epochs 0 to 3 are committed" in report.findings[0].text
+    with pytest.raises(DamagedCheckpointError, match="state has no file of any epoch, but epochs 0 to 3 are committed"):
+        ss.Checkpoint(empty).capture(tmp_path / "store")
 
 
 def test_a_folder_above_checkpoints_is_an_error_that_names_them(counted: tuple[Path, Path], tmp_path: Path) -> None:

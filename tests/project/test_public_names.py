@@ -25,6 +25,7 @@ DOCUMENTED = {
     "checkpoints",
     "cut",
     "open_store",
+    "pipeline_flow",
     "record",
     "recorded",
     "session",

@@ -127,7 +127,12 @@ function queryCells(row) {
   return [
     element("td", {}, ...newestEpoch(row)),
     element("td", {}, number(row.captured), row.gaps ? element("small", { class: "faint" }, row.gaps) : ""),
-    element("td", { class: "number" }, stateRows(row.rows)),
+    element(
+      "td",
+      { class: "number" },
+      stateRows(row.rows),
+      row.changes ? element("small", { class: "faint" }, row.changes) : "",
+    ),
     element("td", {}, row.size, shareBar(row.share)),
     element("td", { title: row.tables.join(", ") }, tableNames(row.tables)),
   ];
@@ -139,12 +144,13 @@ const stateRows = (rows) =>
     ? element("span", { class: "faint", title: "Not counted: the state has not been read here" }, "–")
     : number(rows);
 
-function newestEpoch({ epoch, committed, moment, lag }) {
+function newestEpoch({ epoch, committed, moment, lag, behind }) {
   if (epoch === null) return [element("span", { class: "faint" }, "none captured yet")];
   const age = moment === null ? "" : element("span", { class: "faint", "data-moment": moment });
   return [
     element("span", { title: committed }, `${epoch} `, age),
     element("small", { class: "faint" }, lag ? `captured ${lag}` : ""),
+    element("small", {}, behind),
   ];
 }
 

@@ -57,6 +57,8 @@ def open_table(place: Place) -> Table | None:
         StoreError: it cannot be read.
     """
     with _read_errors(place):
+        if place.folder is not None and not place.folder.exists():
+            return None  # at once: deltalake takes some milliseconds to find that out
         try:
             table = Table(place)
         except TableNotFoundError:

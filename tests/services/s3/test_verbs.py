@@ -119,7 +119,6 @@ def test_the_reason_is_said_at_once(orders: Orders) -> None:
         "step": (QueryError, lambda: orders.checkpoint("refused").step(orders.build)),
         "fork": (CaptureError, lambda: checkpoint.fork(orders.uri("none"))),
         "edit": (StateWriteError, lambda: checkpoint.fork(orders.uri("none"), edit=edit)),
-        "migrate": (StateWriteError, lambda: checkpoint.migrate(orders.build, to=orders.uri("none"))),
     }
     orders.bucket.fail((r"^(PUT|COPY) .*\.(zip|changelog|sst)$", 403))
     try:
