@@ -97,3 +97,19 @@ def test_a_source_is_named_by_its_topic(running: Running) -> None:
     assert running.history.inputs(1, source=FLIGHTS).count() == 22
     with pytest.raises(InvalidArgumentError, match=rf"one of 0 \({FLIGHTS}\), 1 \(gates\)"):
         running.history.inputs(0)
+
+
+def test_the_doctor_compares_the_topics_retention_with_the_kept_epochs(running: Running, broker: Broker) -> None:
+    """And proposes to record the input."""
+
+    def said() -> list[tuple[str, str]]:
+        findings = running.checkpoint.doctor(running.store).findings
+        return [(finding.level, finding.text) for finding in findings if FLIGHTS in finding.text]
+
+    advice = "or record the input of the next query: %%stream --record-input, streamstate.start(…, record_input=True)."
+    [(level, text)] = said()
+    assert (level, text.startswith(f"{FLIGHTS} keeps its records for 7 days; after that")) == ("note", True)
+    broker.expire(FLIGHTS, {0: 5})
+    [(level, text)] = said()
+    gone = f"Epochs before 1 can no longer be asked why: {FLIGHTS} keeps its records for 7 days."
+    assert (level, text.startswith(gone), text.endswith(advice)) == ("warning", True, True)
