@@ -581,7 +581,7 @@ class JavaNotFoundError(StreamStateError, RuntimeError):
 
 
 class MissingDependencyError(StreamStateError, ImportError):
-    """A package that an extra installs is missing; the message names the extra."""
+    """A package that an extra installs is missing, or jars that Maven fetches; the message says how to install them."""
 
     @classmethod
     def of_extra(cls, extra: str, packages: Iterable[str]) -> MissingDependencyError:

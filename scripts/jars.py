@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from streamstate.errors import MissingDependencyError as NotInstalledError
 from streamstate.tutorials.broker import BROKER, CONNECTOR
-from streamstate.tutorials.maven import JarSet, NotInstalledError, cache, fetched
+from streamstate.tutorials.maven import JarSet, cache, fetched
 
 __all__ = ["SETS", "JarSet", "NotInstalledError", "cache", "jars"]
 

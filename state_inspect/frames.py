@@ -99,7 +99,9 @@ def as_text(frame: pd.DataFrame) -> str:
 def as_html(frame: pd.DataFrame, *, missing: str = "null") -> Html:
     """A frame as an HTML table, each value in one short line; ``missing`` is the text of missing ones."""
     with pd.option_context("display.max_colwidth", None):
-        return Html(_in_words(frame, missing).to_html(index=False))
+        html = _in_words(frame, missing).to_html(index=False)
+    # The browser may break the JSON of a record after its commas; what is copied from the page is the same.
+    return Html(html.replace(',"', ',<wbr>"') if _is_of_kafka(frame) else html)
 
 
 def _in_words(frame: pd.DataFrame, missing: str) -> pd.DataFrame:
@@ -114,12 +116,16 @@ def frame_cells(frame: pd.DataFrame) -> list[list[Cell]]:
 
     Of a record of Kafka, the topic is never cut, and the value, usually JSON, is cut later than other cells.
     """
-    room = _ROOM if {"topic", "partition", "offset"} <= {*frame.columns} else {}
-    rooms = [room.get(name) for name in frame]
+    room = _ROOM if _is_of_kafka(frame) else {}
+    rooms = [room.get(str(name)) for name in frame]
     return [
         [cell(value) if most is None else _longer(cell(value), most) for most, value in zip(rooms, row, strict=True)]
         for row in frame_tuples(frame)
     ]
+
+
+def _is_of_kafka(frame: pd.DataFrame) -> bool:
+    return {"topic", "partition", "offset"} <= {*frame.columns}
 
 
 def _longer(shown: Cell, most: int) -> Cell:

@@ -37,7 +37,7 @@ def connector() -> str:
     """Return Spark's setting ``spark.jars`` for queries over Kafka: the jars of the connector, fetched once.
 
     Raises:
-        NotInstalledError: they are missing, and there is no Maven.
+        MissingDependencyError: they are missing, and there is no Maven.
 
     Example:
         >>> spark = ss.session(**{"spark.jars": broker.connector()})
@@ -55,7 +55,7 @@ class Broker:
         **settings: of the broker, with ``_`` for ``.``, such as ``num_partitions="3"``.
 
     Raises:
-        NotInstalledError: Kafka's jars are missing, and there is no Maven.
+        MissingDependencyError: Kafka's jars are missing, and there is no Maven.
         JavaNotFoundError: there is no Java.
         RuntimeError: the broker did not start.
 

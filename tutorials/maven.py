@@ -14,11 +14,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 from zlib import crc32
 
-from streamstate.errors import StreamStateError
-
-
-class NotInstalledError(StreamStateError):
-    """Something is missing, and cannot or may not be installed."""
+from streamstate.errors import MissingDependencyError
 
 
 @dataclass(frozen=True)
@@ -55,13 +51,13 @@ def fetched(name: str, wanted: JarSet) -> list[Path]:
     """Return jars, which are fetched once; the name is that of their folder.
 
     Raises:
-        NotInstalledError: they are missing, and there is no Maven, or nothing may be installed.
+        MissingDependencyError: they are missing, and there is no Maven, or nothing may be installed.
         subprocess.CalledProcessError: Maven could not fetch them.
     """
     folder = cache() / "jars" / f"{name}-{crc32(wanted.pom().encode()):08x}"  # one folder for each choice of versions
     if not folder.is_dir():
         if os.environ.get("STREAMSTATE_NO_INSTALL") or not shutil.which("mvn"):
-            raise NotInstalledError(f"{', '.join(wanted.artifacts)}: missing. Install Maven, which fetches them.")
+            raise MissingDependencyError(f"{', '.join(wanted.artifacts)}: missing. Install Maven, which fetches them.")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as parts:
             _fetch(wanted, Path(parts))

@@ -58,7 +58,10 @@ def _epochs_table(epochs: pd.DataFrame) -> SummaryTable:
     from streamstate.widgets.tables.shown_frame import facts_table
 
     read = epochs["read"].map(in_a_line)
-    names = [*_SHOWN, *(["read"] if epochs["records"].notna().any() else [])]
+    names = [*_SHOWN]
+    if epochs["records"].notna().any():
+        without = ["watermark"] if epochs["watermark"].isna().all() else []  # what was read needs room
+        names = [*(name for name in _SHOWN if name not in without), "read"]
     return facts_table(epochs.assign(read=read), names)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +77,10 @@ def examine(
         report_progress("looking at the store")
         there = store_state(Layout.at(store, storage_options), query_id, committed)
         findings += store_findings(there)
+        if there.name is not None and "pyspark" in sys.modules:  # otherwise no plan is known that names a broker
+            from streamstate.operations.checkup.topic_retention import topic_findings
+
+            findings += topic_findings(Layout.at(store, storage_options), there.name)
     findings += damage_findings(opened, start, there)
     findings += advice_findings(opened, whole, there, storage_options)
     findings += retention_findings(committed, seconds, interval) if tables else []

@@ -15,6 +15,7 @@ import streamstate as ss
 from services.kafka.broker import Broker
 from streamstate.errors import InvalidArgumentError
 from streamstate.reports import Running
+from streamstate.snapshots.spark.kafka_lag import kafka_lags
 from streamstate.widgets.why import panel_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def running(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPa
     counted = both.withColumn("k", F.col("key").cast("string")).groupBy("k").count()
     started = ss.start(counted, "shown", tmp_path_factory.mktemp("shown") / "store", partitions=2)
     started.wait(epoch=1, timeout=60)
-    while started.query is None or (p := started.query.lastProgress) is None or p["batchId"] < 1:
+    while 1 not in kafka_lags(started.query):
         time.sleep(0.05)  # Spark reports on an epoch after its commit
     yield started
     started.stop()
@@ -96,3 +97,19 @@ def test_a_source_is_named_by_its_topic(running: Running) -> None:
     assert running.history.inputs(1, source=FLIGHTS).count() == 22
     with pytest.raises(InvalidArgumentError, match=rf"one of 0 \({FLIGHTS}\), 1 \(gates\)"):
         running.history.inputs(0)
+
+
+def test_the_doctor_compares_the_topics_retention_with_the_kept_epochs(running: Running, broker: Broker) -> None:
+    """And proposes to record the input."""
+
+    def said() -> list[tuple[str, str]]:
+        findings = running.checkpoint.doctor(running.store).findings
+        return [(finding.level, finding.text) for finding in findings if FLIGHTS in finding.text]
+
+    advice = "or record the input of the next query: %%stream --record-input, streamstate.start(…, record_input=True)."
+    [(level, text)] = said()
+    assert (level, text.startswith(f"{FLIGHTS} keeps its records for 7 days; after that")) == ("note", True)
+    broker.expire(FLIGHTS, {0: 5})
+    [(level, text)] = said()
+    gone = f"Epochs before 1 can no longer be asked why: {FLIGHTS} keeps its records for 7 days."
+    assert (level, text.startswith(gone), text.endswith(advice)) == ("warning", True, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer
 from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
@@ -66,6 +67,24 @@ def test_a_cell_writes_to_a_topic(
     cell = f"%%stream cell {options} --trigger available-now --partitions 2 --store {tmp_path / 'store'}\nnumbers"
     bare_shell.run(cell).wait(timeout=60)
     assert len(consumed(broker, "cell", 3)) == 3
+
+
+def test_passwords_are_stored_nowhere(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Those of the source, also where its input is recorded, and of the sink."""
+    broker.create("guarded", partitions=1)
+    broker.create("out", partitions=1)
+    broker.produce("guarded", [(0, "k", "v")])
+    secret = {"kafka.bootstrap.servers": broker.servers, "kafka.sasl.jaas.config": 'Plain password="hushhush";'}
+    reader = spark.readStream.format("kafka").options(**secret, subscribe="guarded", startingOffsets="earliest")
+    counted = reader.load().groupBy("key").count().selectExpr("key", "CAST(count AS string) AS value")
+    for name, recorded in (("read", False), ("kept", True)):
+        target = {"sink": "kafka:out", "sink_options": secret, "record_input": recorded}
+        ss.start(counted, name, tmp_path / "store", trigger="available-now", partitions=1, **target).wait(timeout=60)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("_plans" in str(path) for path in files)
+    for path in files:
+        rows = str(pq.read_table(path).to_pylist()) if path.suffix == ".parquet" else ""
+        assert "hushhush" not in path.read_bytes().decode("latin") + rows, path
 
 
 def test_what_kafka_cannot_take_is_refused_before_the_start(numbers: DataFrame, broker: Broker, tmp_path: Path) -> None:
