@@ -82,8 +82,8 @@ def checkpoints(root: str | os.PathLike[str], *, storage_options: Mapping[str, s
         storage_options: deltalake's options for reaching an object store.
 
     Returns:
-        The checkpoints, sorted by their path: a list with a method ``overview()``, a frame with the newest epoch of
-        each.
+        The checkpoints, sorted by their path, in a list. Its method ``overview()`` returns a frame with the newest
+        epoch of each.
 
     Raises:
         InvalidArgumentError: ``root`` is not a folder.
