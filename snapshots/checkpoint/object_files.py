@@ -51,7 +51,7 @@ class ObjectFiles:
     def __init__(self, uri: str, options: Mapping[str, str] | None = None) -> None:
         require_extra("sidecar")
         self._root = uri
-        self._committed: dict[str, datetime] = {}
+        self._committed: dict[str, dict[str, datetime]] = {}
         with self._errors():
             self._store = _store(uri, options or {})
 
@@ -66,7 +66,7 @@ class ObjectFiles:
         with self._errors():
             found = obstore.list_with_delimiter(self._store, self._key(path))
         if path.endswith(_COMMITS):
-            self._committed = {
+            self._committed[path] = {
                 f"{path}/{entry['path'].rpartition('/')[2]}": entry["last_modified"] for entry in found["objects"]
             }
         paths = dict.fromkeys(found["common_prefixes"], True)
@@ -108,8 +108,8 @@ class ObjectFiles:
         """
         import obstore
 
-        if path in self._committed:
-            return self._committed[path]
+        if (listed := self._committed.get(path.rpartition("/")[0], {}).get(path)) is not None:
+            return listed
         with self._errors(), contextlib.suppress(FileNotFoundError):
             return obstore.head(self._store, self._key(path))["last_modified"]
         return None
