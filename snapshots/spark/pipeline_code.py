@@ -72,7 +72,7 @@ class _FlowCode:
             raise InvalidArgumentError(
                 f"{self.file} defines no flow {self.name!r}.\nIts flows: {choices(sorted(defined.flows))}."
             )
-        _create_views({name: defined.flows[name] for name in defined.views if name != self.name})
+        _create_views(spark, {name: defined.flows[name] for name in defined.views if name != self.name})
         frame: DataFrame = build()
         return frame
 
@@ -127,10 +127,12 @@ class _Definitions:
         return module
 
 
-def _create_views(views: dict[str, Callable[[], DataFrame]]) -> None:
+def _create_views(spark: SparkSession, views: dict[str, Callable[[], DataFrame]]) -> None:
     """Create temporary views, each after those that it reads; what reads one that cannot be created says so."""
     from pyspark.errors import AnalysisException
 
+    for name in views:  # a view keeps the plan of those that it read, perhaps of an earlier call
+        spark.catalog.dropTempView(name)
     waiting: Iterable[str] = views
     while names := list(waiting):
         failed = []

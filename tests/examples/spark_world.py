@@ -244,7 +244,6 @@ def spark_folder(folder: Folder, spark: SparkSession) -> Iterator[Folder]:
     files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
     before = files.getWorkingDirectory()
     files.setWorkingDirectory(jvm.org.apache.hadoop.fs.Path(str(folder.path)))
-    (folder.path / "pipeline.py").write_text(PIPELINE)
     store = ss.open_store(folder.path / "store")
     with chdir(folder.path):
         for name in ("delays", "delays_by_hour"):
@@ -257,6 +256,7 @@ def spark_folder(folder: Folder, spark: SparkSession) -> Iterator[Folder]:
 def spark_world(spark_folder: Folder, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkWorld]:
     """The names of the examples, with the folder as the working folder."""
     spark_folder.reset()
+    (spark_folder.path / "pipeline.py").write_text(PIPELINE)
     monkeypatch.chdir(spark_folder.path)
     world = SparkWorld(spark)
     yield world

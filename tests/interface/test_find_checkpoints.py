@@ -131,7 +131,7 @@ def test_the_command_prints_the_overview(
 
 @pytest.mark.slow
 def test_requests_to_an_object_store(counted: tuple[Path, Path], bucket: Bucket) -> None:
-    """Searching lists each folder above the state once, and no file; the overview takes five requests a checkpoint."""
+    """Searching lists each folder above the state once, and no file; the overview takes four requests a checkpoint."""
     files = Place(f"{bucket.uri}/root", bucket.options).filesystem()
     for name in ("a/orders", "b/orders"):
         for path in (*counted[0].rglob("*"), counted[0] / "metadata"):
@@ -147,7 +147,7 @@ def test_requests_to_an_object_store(counted: tuple[Path, Path], bucket: Bucket)
     frame = found.overview()
     assert frame["epoch"].tolist() == [4, 4]
     assert frame["problem"].isna().all()
-    assert len(bucket.requests()) == 5 * 2
+    assert len(bucket.requests()) == 4 * 2
 
 
 def test_the_root_itself(tmp_path: Path) -> None:

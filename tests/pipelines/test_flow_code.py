@@ -90,6 +90,10 @@ def test_a_flow_reads_the_views_of_its_file(spark: SparkSession, flow: Path, tmp
     frame = ss.pipeline_flow(tmp_path / "shop.py", "distinct_rows")()
     assert frame.isStreaming
     assert frame.columns == ["k", "v"]
+    file = tmp_path / "shop.py"
+    file.write_text(file.read_text().replace("v > 0", "v > 17"))
+    changed = ss.pipeline_flow(file, "distinct_rows")()
+    assert "17" in str(changed._jdf.queryExecution().analyzed())
     for name in ("doubled", "positive"):
         spark.catalog.dropTempView(name)
 
