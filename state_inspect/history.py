@@ -173,8 +173,9 @@ class History:
             epoch: the epoch's number, or ``"live - 10"`` for ten numbers before the newest captured epoch.
             timestamp: an aware datetime, for the epoch that was the newest at that time.
             offset: a source offset as ``snapshot.offsets`` shows it (a list if there are several sources, with None for
-                one that does not matter; a dict by name if they have names), or ``{"files": 100}`` for a source that
-                reads files, for the newest epoch that reflects no more than that.
+                one that does not matter; a dict by name if they have names), ``{"files": 100}`` for a source that reads
+                files, or ``{"version": 17}`` for one that reads a Delta table, for the newest epoch that reflects no
+                more than that.
 
         Raises:
             UnknownEpochError: the epoch is not captured; the message names the nearest captured epochs.

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.checkpoint.delta_offsets import DeltaOffset, is_delta
 from streamstate.snapshots.checkpoint.source_progress import by_source
 from streamstate.widgets.number_text import amount, size, span
 
@@ -87,7 +88,7 @@ def from_store(entry: Entry) -> Operators:
     rows = "" if entry.input_rows is None or len(offsets) != 1 else f"{amount(entry.input_rows, 'row')} in"
     boxes = []
     for at, (source, offset) in enumerate(offsets.items()):
-        detail = "" if offset is None else f"up to {json.dumps(offset)}"
+        detail = "" if offset is None else f"up to {_in_words(offset)}"
         number = "Source" if len(offsets) == 1 else f"Source {at + 1}"
         label = f"Source {source}" if isinstance(source, str) else number
         boxes.append(OperatorBox(at, label, _cut(detail), detail, "source", rows=rows, column=at + 1))
@@ -117,6 +118,11 @@ def from_store(entry: Entry) -> Operators:
         " running query: QueryDashboard(history, query)."
     )
     return Operators(note, tuple(boxes), linked=False)
+
+
+def _in_words(offset: Any) -> str:
+    """Return the version of a Delta table in words; other offsets as they are."""
+    return str(DeltaOffset.of(offset)) if is_delta(offset) else json.dumps(offset)
 
 
 def _without_folded(nodes: Sequence[PlanNode]) -> list[PlanNode]:
