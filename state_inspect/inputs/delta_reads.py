@@ -52,9 +52,9 @@ class DeltaRead:
     @cached_property
     def table(self) -> str:
         """The table's path: absolute, as Spark resolves it."""
-        source = self.leaf.dataSource()
-        path = self.spark._jvm.org.apache.hadoop.fs.Path(self._option("path"))
-        conf = source.sparkSession().sessionState().newHadoopConf()
+        jvm: Any = self.spark._jvm
+        path = jvm.org.apache.hadoop.fs.Path(self._option("path"))
+        conf = self.leaf.dataSource().sparkSession().sessionState().newHadoopConf()
         return _unescaped(str(path.getFileSystem(conf).makeQualified(path).toString()))
 
     @cached_property
