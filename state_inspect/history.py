@@ -191,8 +191,9 @@ class History:
             timestamp: an aware datetime, for the epoch that was the newest at that time.
             offset: a source offset as ``snapshot.offsets`` shows it (a list if there are several sources, with None for
                 one that does not matter; a dict by name if they have names), such as ``{"flights": {0: 812}}`` for
-                Kafka, or ``{"files": 100}`` for a source that reads files: for the newest epoch that reflects no more
-                than that. Before a partition or a topic is there, nothing of it is read.
+                Kafka, ``{"files": 100}`` for a source that reads files, or ``{"version": 17}`` for one that reads a
+                Delta table: for the newest epoch that reflects no more than that. Before a partition or a topic is
+                there, nothing of it is read.
 
         Raises:
             UnknownEpochError: the epoch is not captured; the message names the nearest captured epochs.

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streamstate.errors import ForkError, NotACheckpointError, QueryError, choices
 from streamstate.replay.forks import forked_from
 from streamstate.replay.repartition import repartition
+from streamstate.replay.stepping.delta_sources import delta_checked
 from streamstate.replay.stepping.fork_folder import ForkFolder, stepping
 from streamstate.replay.stepping.next_epoch import NextEpoch, next_epoch
 from streamstate.replay.stepping.query_sources import (
@@ -246,7 +247,7 @@ class ForkRunner:
         self.folder.write(self._bound.rebound(upcoming.texts, upcoming.number))
         version = self.fork.format_version(self.epoch) if self.epoch >= 0 else self._first_format
         conf = {_FORMAT: version, **self.conf}
-        with self._bound.run(frame):
+        with self._bound.run(frame), delta_checked(frame, self.original, self.fork, upcoming):
             ran = run_batch(frame, self.path, upcoming.number, mode=self.mode, sink=self.sink, conf=conf)
         self._verify(upcoming)
         self._bound.settle(upcoming.number)

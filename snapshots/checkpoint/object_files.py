@@ -25,7 +25,7 @@ _SCHEMES = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"})
 _OF_CLIENT = frozenset({"allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_url", "timeout"})
 _PREFIXES = ("aws_", "azure_", "google_")
 _AT_ONCE = 16
-_COMMITS = "/commits"
+_COMMITS, _OFFSETS = "/commits", "/offsets/"
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -51,7 +51,7 @@ class ObjectFiles:
     def __init__(self, uri: str, options: Mapping[str, str] | None = None) -> None:
         require_extra("sidecar")
         self._root = uri
-        self._committed: dict[str, dict[str, datetime]] = {}
+        self._times: dict[str, dict[str, datetime]] = {}
         with self._errors():
             self._store = _store(uri, options or {})
 
@@ -66,7 +66,7 @@ class ObjectFiles:
         with self._errors():
             found = obstore.list_with_delimiter(self._store, self._key(path))
         if path.endswith(_COMMITS):
-            self._committed[path] = {
+            self._times[path] = {
                 f"{path}/{entry['path'].rpartition('/')[2]}": entry["last_modified"] for entry in found["objects"]
             }
         paths = dict.fromkeys(found["common_prefixes"], True)
@@ -83,7 +83,10 @@ class ObjectFiles:
         import obstore
 
         with self._errors(), contextlib.suppress(FileNotFoundError):
-            return bytes(obstore.get(self._store, self._key(path)).bytes())
+            found = obstore.get(self._store, self._key(path))
+            if _OFFSETS in path:
+                self._times.setdefault(path.rpartition("/")[0], {})[path] = found.meta["last_modified"]
+            return bytes(found.bytes())
         return None
 
     def open(self, path: str) -> IO[bytes]:
@@ -104,11 +107,12 @@ class ObjectFiles:
     def modified(self, path: str) -> datetime | None:
         """Return the time at which a file was last written; None if it does not exist.
 
-        For a commit it is that of the last listing, which is read anew for each capture.
+        For a commit it is that of the last listing, which is read anew for each capture, and for a plan that was read
+        since then that of its content.
         """
         import obstore
 
-        if (listed := self._committed.get(path.rpartition("/")[0], {}).get(path)) is not None:
+        if (listed := self._times.get(path.rpartition("/")[0], {}).get(path)) is not None:
             return listed
         with self._errors(), contextlib.suppress(FileNotFoundError):
             return obstore.head(self._store, self._key(path))["last_modified"]

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from streamstate.snapshots.checkpoint.delta_offsets import DeltaOffset, is_delta
+
 Partitions: TypeAlias = "Mapping[str, int]"
 """Kafka's offsets of one topic, by partition."""
 
@@ -63,11 +65,6 @@ def _has_partitions(topic: Any) -> bool:
     )
 
 
-def is_delta(offset: Any) -> bool:
-    """Return whether a parsed offset is of Delta's source, which names the table's id."""
-    return isinstance(offset, dict) and "reservoirId" in offset
-
-
 def file_batch(offset: Any) -> int | None:
     """Return the number of the source's own batch that an epoch ends at; None for sources other than file sources."""
     known = parsed(offset)
@@ -96,7 +93,7 @@ def in_words(offset: Any, files: int | None = None) -> str:
     if (topics := kafka_topics(known)) is not None:
         return "; ".join(_topic(topic, partitions) for topic, partitions in topics.items())
     if is_delta(known):
-        return f"table version {known.get('reservoirVersion')}, file {known.get('index', -1)}"
+        return str(DeltaOffset.of(known))
     return f"recording up to batch {known['batch']}" if is_recording(known) else _number_or_text(offset, known)
 
 

@@ -2,7 +2,8 @@
 
 Offsets have Spark's own form, as in ``snapshot.offsets``: Kafka's ``{"flights": {"0": 812}}``, Delta's with its
 ``reservoirId``, or a number. For Spark's file source, ``{"files": 100}`` is accepted in addition to its own
-``{"logOffset": 9}``, which counts the query's batches.
+``{"logOffset": 9}``, which counts the query's batches; for Delta, ``{"version": 17}`` and
+``{"version": 17, "file": 3}``, as offsets are shown in words.
 
 A stream is what several queries may read: a Kafka topic from a start offset, a Delta table, the files under a folder.
 Two epochs reflect the same prefix of a stream if they have the same position in it.
@@ -11,12 +12,14 @@ Two epochs reflect the same prefix of a stream if they have the same position in
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from streamstate.errors import InvalidArgumentError, UnknownEpochError, choices
-from streamstate.snapshots.checkpoint.source_offsets import Partitions, first_offset, is_delta, read_topics
+from streamstate.snapshots.checkpoint.delta_offsets import FILE, VERSION, DeltaOffset, is_delta, is_table_version
+from streamstate.snapshots.checkpoint.source_offsets import Partitions, first_offset, read_topics
 from streamstate.snapshots.checkpoint.source_progress import FILES, by_source
 from streamstate.snapshots.store.entries import Entry
 
@@ -180,8 +183,8 @@ def _of_offset(offset: Any, facts: dict[str, Any] | None) -> Positions | None:
         return None
     start = first_offset(offset, facts)
     if is_delta(offset):
-        position = (offset.get("reservoirVersion"), offset.get("index"), offset.get("isStartingVersion"))
-        return {("delta", offset["reservoirId"]): position}
+        reached = DeltaOffset.of(offset)
+        return {("delta", reached.table): (reached.position, reached.in_snapshot)}
     if offset.keys() == {"offset", "timestamp"}:
         return {("rate-micro-batch",): (offset["offset"], offset["timestamp"])}
     if topics := read_topics(offset):
@@ -292,6 +295,8 @@ def _within(source: Source, limit: Any) -> bool:
         return False
     if isinstance(limit, dict) and [*limit] == ["files"]:
         return _files_within(source.offset, source.facts, limit["files"])
+    if is_table_version(limit):
+        return _version_within(source.offset, limit)
     return source.offset is None or within(source.offset, limit)
 
 
@@ -301,6 +306,15 @@ def _files_within(offset: Any, facts: dict[str, Any] | None, limit: Any) -> bool
     if facts is None or facts["kind"] != FILES:
         raise _IncomparableError("the number of files that an epoch reflects is not known")
     return bool(facts["files"] <= _number(limit))
+
+
+def _version_within(offset: Any, limit: dict[str, Any]) -> bool:
+    last = (_number(limit[VERSION]), _number(limit.get(FILE, math.inf)))
+    if offset is None:
+        return True
+    if not is_delta(offset):
+        raise _IncomparableError("only sources that read Delta tables have table versions")
+    return DeltaOffset.of(offset).position <= last
 
 
 def within(offset: Any, limit: Any) -> bool:
@@ -329,11 +343,11 @@ def _kafka(read: Mapping[str, Partitions], limits: Mapping[str, Partitions]) -> 
 
 
 def _delta(offset: dict[str, Any], limit: dict[str, Any]) -> bool:
-    if offset.get("reservoirId") != limit.get("reservoirId"):
+    if not is_delta(offset) or not is_delta(limit):
+        raise _IncomparableError('a table version is written {"version": 17} or {"version": 17, "file": 3}')
+    if offset["reservoirId"] != limit["reservoirId"]:
         raise _IncomparableError("they are offsets of different Delta tables")
-    names = ("reservoirVersion", "index")
-    pairs = [tuple(_number(side.get(name)) for name in names) for side in (offset, limit)]
-    return pairs[0] <= pairs[1]
+    return DeltaOffset.of(offset).position <= DeltaOffset.of(limit).position
 
 
 def _number(part: Any) -> int | float:
@@ -344,10 +358,14 @@ def _number(part: Any) -> int | float:
 
 def _shown(entry: Entry) -> str:
     """Return an entry's offsets as the caller would write them."""
-    offsets = json.loads(entry.offsets or "[]")
+    offsets = json.loads(entry.offsets or "[]", object_hook=_delta_limit)
     shown = json.dumps(offsets[0] if isinstance(offsets, list) and len(offsets) == 1 else offsets)
     files = [facts["files"] for facts in by_source(json.loads(entry.sources or "[]")).values() if _has_files(facts)]
     return shown + (f" ({', '.join(map(str, files))} files)" if files else "")
+
+
+def _delta_limit(part: dict[str, Any]) -> dict[str, Any]:
+    return DeltaOffset.of(part).limit if is_delta(part) else part
 
 
 def _has_files(facts: dict[str, Any] | None) -> bool:

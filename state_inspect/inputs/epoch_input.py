@@ -99,7 +99,8 @@ class EpochInput:
         distinct = {source.name: source.leaf for source in sources}
         with private_calls(self._planned.spark):
             batches = [
-                (leaf, self._reader.batch(leaf, ranges[name], streaming=streaming)) for name, leaf in distinct.items()
+                (leaf, self._reader.batch(leaf, ranges[name], streaming=streaming, located=not streaming))
+                for name, leaf in distinct.items()
             ]
         check_unchanged(self._query.name, epoch, self._reader.changed)
         bound = [leaf for leaf in each(self._planned.analyzed.collectLeaves()) if leaf.isStreaming() and binds(leaf)]

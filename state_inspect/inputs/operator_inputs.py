@@ -190,7 +190,7 @@ class _Carrier:
                 if binds(leaf):
                     return batch, []
                 row = alias(self._jvm, struct_of(self._jvm, each(batch.output())), f"{SOURCE}{at}")
-                return project(self._jvm, [*each(batch.output()), row], batch), [row.toAttribute()]
+                return project(self._jvm, [*each(node.output()), row], batch), [row.toAttribute()]
         return node, []
 
     def _union(self, node: Any, done: Sequence[tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:

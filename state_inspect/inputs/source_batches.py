@@ -16,7 +16,9 @@ from streamstate.errors import NotReplayableError
 from streamstate.snapshots.capture.recording.sources import forgotten
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.spark.catalyst import each, kind_of
+from streamstate.snapshots.spark.failures import innermost
 from streamstate.snapshots.spark.plan_building import dataset_of, no_rows, plan_of_rows, renamed, union
+from streamstate.snapshots.spark.pyspark_classes import Py4JJavaError
 from streamstate.snapshots.spark.source_plans import (
     micro_batch,
     offset_of,
@@ -26,6 +28,7 @@ from streamstate.snapshots.spark.source_plans import (
     with_options,
     without_option,
 )
+from streamstate.state_inspect.inputs.delta_reads import DeltaRead, reads_delta
 from streamstate.state_inspect.inputs.epoch_offsets import ReadFile, SourceRange, read_files, source_log
 from streamstate.state_inspect.unix_time import milliseconds
 
@@ -60,16 +63,19 @@ class SourceReader:
                 stream.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def batch(self, leaf: Any, source: SourceRange, *, streaming: bool = False) -> Any:
+    def batch(self, leaf: Any, source: SourceRange, *, streaming: bool = False, located: bool = False) -> Any:
         """Return the rows of a leaf of a streaming plan, as a plan with the leaf's own attributes.
 
-        With ``streaming`` it is a plan of a stream, as Spark has it when it runs an epoch.
+        With ``streaming`` it is a plan of a stream, as Spark has it when it runs an epoch. With ``located``, rows of a
+        Delta table also have its version and the file, after the leaf's attributes.
         """
         if source.is_empty:
             return self.nothing(leaf, streaming=streaming)
         self._check(leaf)
         if is_file_source(leaf):
             return self._renamed(self._of_files(leaf, source, streaming=streaming), leaf)
+        if reads_delta(leaf, source):
+            return self._of_delta(leaf, source, streaming=streaming, located=located)
         log = self._copy(source)
         if kind_of(leaf) == "StreamingRelationV2" and reads_micro_batches(self._jvm, leaf):
             plan = self._second_version(leaf, log, source)
@@ -78,11 +84,7 @@ class SourceReader:
             plan = self._first_version(relation.dataSource(), log, source)
         if kind_of(plan) == "LogicalRelation":
             return self._renamed(self._of_batch(plan, leaf, streaming=streaming), leaf)
-        # Its rows, as foreachBatch gets them.
-        session: Any = self._quiet._jsparkSession
-        rows = dataset_of(self._jvm, session, plan)
-        plan = plan_of_rows(session, rows.queryExecution().toRdd(), rows.schema(), streaming=streaming)
-        return self._renamed(plan, leaf)
+        return self._renamed(self._of_stream(plan, streaming=streaming), leaf)
 
     def _first_version(self, data_source: Any, log: str, source: SourceRange) -> Any:
         optional = self._jvm.scala.Option
@@ -90,6 +92,21 @@ class SourceReader:
         made = data_source.createSource(log)
         self._streams.append(made)
         return made.getBatch(start, offset_of(self._jvm, source.end or "")).logicalPlan()
+
+    def _of_delta(self, leaf: Any, source: SourceRange, *, streaming: bool, located: bool) -> Any:
+        read = DeltaRead(self._quiet, leaf, source)
+        read.check_log()
+        try:
+            plan = self._first_version(leaf.dataSource(), self._copy(source), source)
+        except Py4JJavaError as error:
+            raise NotReplayableError(
+                f"The Delta table {read.table} no longer gives the rows that the epoch read: {innermost(error)}\n"
+                "The full error is this error's cause."
+            ) from error
+        read.check_files(plan)
+        if kind_of(plan) == "LogicalRelation":
+            return read.rows(self._of_batch(plan, leaf, streaming=streaming), located=located)
+        return read.rows(self._of_stream(plan, streaming=streaming), located=False)
 
     def _of_files(self, leaf: Any, source: SourceRange, *, streaming: bool) -> Any:
         """Relations that read only the columns in use: of files at their place, and of those in the archive."""
@@ -115,6 +132,12 @@ class SourceReader:
         """Return a relation as that of a batch, which reads only the columns in use."""
         made = relation_of(plan, streaming=streaming)
         return made.withMetadataColumns() if _has_metadata(leaf) else made
+
+    def _of_stream(self, plan: Any, *, streaming: bool) -> Any:
+        """Return the rows of a streaming plan, as foreachBatch gets them."""
+        session: Any = self._quiet._jsparkSession
+        rows = dataset_of(self._jvm, session, plan)
+        return plan_of_rows(session, rows.queryExecution().toRdd(), rows.schema(), streaming=streaming)
 
     def _second_version(self, leaf: Any, log: str, source: SourceRange) -> Any:
         stream, plan = micro_batch(self._jvm, leaf, log, source.start, source.end or "")

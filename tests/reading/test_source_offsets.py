@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,47 @@ def test_delta_by_version_and_then_index() -> None:
     assert epoch_at_offset(epochs, "q", limit).epoch == 1
     with pytest.raises(InvalidArgumentError, match="different Delta tables"):
         epoch_at_offset(epochs, "q", limit | {"reservoirId": "s"})
+
+
+DELTA = [
+    {"reservoirId": "r", "reservoirVersion": version, "index": index, "isStartingVersion": starting}
+    for version, index, starting in [(2, 0, True), (2, 4, True), (3, -1, False), (4, 0, False), (5, -1, False)]
+]
+"""The snapshot of version 2 in three parts, then a commit that adds two files."""
+
+
+@pytest.mark.parametrize(
+    ("limit", "epoch"),
+    [
+        ({"version": 2}, 2),
+        ({"version": 2, "file": 3}, 0),
+        ({"version": 3}, 2),
+        ({"version": 4, "file": 0}, 3),
+        ({"version": 4}, 4),
+        ({"version": 99}, 4),
+        ('{"version": 4, "file": 0}', 3),
+        (DELTA[1], 1),
+    ],
+)
+def test_delta_by_version_in_words(limit: Any, epoch: int) -> None:
+    """A version means all of its files; the next version before its first file is the same."""
+    assert epoch_at_offset(entries(*([offset] for offset in DELTA)), "q", limit).epoch == epoch
+
+
+@pytest.mark.parametrize(
+    ("offsets", "limit", "error", "message"),
+    [
+        (DELTA, {"version": 1}, UnknownEpochError, r'epoch, 0, has \{"version": 2, "file": 0\}'),
+        (DELTA, {"version": "x"}, InvalidArgumentError, '"x" is not a number.\nEpoch 4 has {"version": 4}'),
+        (DELTA, {"reservoirVersion": 4}, InvalidArgumentError, 'a table version is written {"version": 17}'),
+        ([{"t": {"0": 1}}], {"version": 1}, InvalidArgumentError, "only sources that read Delta tables"),
+    ],
+)
+def test_invalid_versions(offsets: list[Any], limit: Any, error: type[Exception], message: str) -> None:
+    """The message shows what the epochs have, as it is written."""
+    pattern = message if error is UnknownEpochError else re.escape(message)
+    with pytest.raises(error, match=pattern):
+        epoch_at_offset(entries(*([offset] for offset in offsets)), "q", limit)
 
 
 def test_several_sources_take_a_list() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from streamstate.snapshots.checkpoint.delta_offsets import is_delta
 from streamstate.snapshots.checkpoint.source_offsets import in_words, read_topics
 from streamstate.snapshots.checkpoint.source_progress import by_source
 from streamstate.widgets.number_text import amount, size, span
@@ -89,7 +90,8 @@ def from_store(entry: Entry) -> Operators:
     boxes = []
     for at, (source, offset) in enumerate(offsets.items()):
         topics = ", ".join(read_topics(offset) or ())
-        detail = "" if offset is None else f"up to {in_words(offset) if topics else json.dumps(offset)}"
+        said = in_words(offset) if topics or is_delta(offset) else json.dumps(offset)
+        detail = "" if offset is None else f"up to {said}"
         number = f"Source {topics}" if topics else "Source" if len(offsets) == 1 else f"Source {at + 1}"
         label = f"Source {source}" if isinstance(source, str) else number
         boxes.append(OperatorBox(at, label, _cut(detail), detail, "source", rows=rows, column=at + 1))
