@@ -157,10 +157,15 @@ def worded(python: str, *, line: str | None = None, magic: str | None = None, co
     return next((text for text in words if text is not None), python)
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, without Spark's SQLSTATE; the name of its class if it is empty."""
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return line.partition(" SQLSTATE:")[0].rstrip(";")
+def first_line(error: BaseException | str) -> str:
+    """Return the first line of an error's message, without Spark's SQLSTATE; the name of its class if it is empty.
+
+    Of an error of Kafka's source, the reason for it follows, which is some lines further down.
+    """
+    lines = [line.strip().partition(" SQLSTATE:")[0] for line in str(error).splitlines() if line.strip()]
+    first = lines[0].rstrip(";") if lines else type(error).__name__
+    reason = next((line for line in lines[1:] if line.startswith("Reason: ")), None)
+    return first if reason is None else f"{first}. {reason}"
 
 
 def choices(names: Iterable[str]) -> str:

@@ -21,11 +21,12 @@ from streamstate.snapshots.spark.plan_building import column_of
 from streamstate.snapshots.spark.private_classes import private_calls
 from streamstate.snapshots.store.query_plans.plan_inputs import sources_of, stateful_nodes
 from streamstate.state_inspect.captured_query import CapturedQuery
-from streamstate.state_inspect.inputs.epoch_offsets import check_unchanged, end_offsets
+from streamstate.state_inspect.inputs.epoch_offsets import end_offsets
 from streamstate.state_inspect.inputs.inputs import (
     InputRows,
     batch_rows,
     captured_checkpoint,
+    delivered,
     ranges_of,
     required_plan,
 )
@@ -98,11 +99,7 @@ class EpochInput:
         sources = sources_of(self._planned.analyzed)
         ranges = ranges_of(self._query, self._checkpoint, epoch, sources)
         distinct = {source.name: source.leaf for source in sources}
-        with private_calls(self._planned.spark):
-            batches = [
-                (leaf, self._reader.batch(leaf, ranges[name], streaming=streaming)) for name, leaf in distinct.items()
-            ]
-        check_unchanged(self._query.name, epoch, self._reader.changed)
+        batches = delivered(self._query, self._reader, epoch, distinct, ranges, streaming=streaming)
         bound = [leaf for leaf in each(self._planned.analyzed.collectLeaves()) if leaf.isStreaming() and binds(leaf)]
         return batches + [(leaf, self._reader.nothing(leaf, streaming=streaming)) for leaf in bound]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, choices
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.fetching import to_arrow
+from streamstate.snapshots.spark.kafka_broker import reads_kafka
 from streamstate.snapshots.spark.plan_building import dataset_of
 from streamstate.snapshots.spark.private_classes import private_calls
 from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame
@@ -19,6 +20,7 @@ from streamstate.snapshots.store.query_plans.plan_table import LivePlan, live_pl
 from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, check_unchanged, epoch_ranges
+from streamstate.state_inspect.inputs.kafka_records import check_kept
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 
 if TYPE_CHECKING:
@@ -44,15 +46,41 @@ def inputs(query: CapturedQuery, epoch: int, source: str | int | None) -> InputR
     ranges = ranges_of(query, checkpoint, epoch, found)
     reader = SourceReader(planned.spark, checkpoint.path, checkpoint.files)
     try:
-        with private_calls(planned.spark):
-            plan = reader.batch(chosen.leaf, ranges[chosen.name])
-        check_unchanged(query.name, epoch, reader.changed)
+        [(_, plan)] = delivered(query, reader, epoch, {chosen.name: chosen.leaf}, ranges)
         rows = batch_rows(planned.spark, plan)
     except BaseException:
         reader.close()
         raise
     weakref.finalize(rows, reader.close)
     return rows
+
+
+def delivered(
+    query: CapturedQuery,
+    reader: SourceReader,
+    epoch: int,
+    leaves: Mapping[str, Any],
+    ranges: Mapping[str, SourceRange],
+    *,
+    streaming: bool = False,
+) -> list[tuple[Any, Any]]:
+    """Return sources, by name, each with a plan of what it delivered in an epoch, all of which is still there.
+
+    Raises:
+        NotReplayableError: some of it is gone, or has changed.
+    """
+    recorded = query.plans.at(epoch)
+    ids = {} if recorded is None else recorded.topics
+    jvm: Any = reader.spark._jvm
+    with private_calls(reader.spark):
+        for name, leaf in leaves.items():
+            if reads_kafka(leaf):
+                check_kept(
+                    jvm, leaf, ranges[name], reader.files, reader.checkpoint, epoch=epoch, name=query.name, ids=ids
+                )
+        batches = [(leaf, reader.batch(leaf, ranges[name], streaming=streaming)) for name, leaf in leaves.items()]
+    check_unchanged(query.name, epoch, reader.changed)
+    return batches
 
 
 def required_plan(query: CapturedQuery, epoch: int, problem: str = "") -> LivePlan:

@@ -16,6 +16,7 @@ from streamstate.errors import NotReplayableError
 from streamstate.snapshots.capture.recording.sources import forgotten
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.spark.catalyst import each, kind_of
+from streamstate.snapshots.spark.kafka_broker import reads_kafka
 from streamstate.snapshots.spark.plan_building import dataset_of, no_rows, plan_of_rows, renamed, union
 from streamstate.snapshots.spark.source_plans import (
     micro_batch,
@@ -42,9 +43,9 @@ class SourceReader:
 
     def __init__(self, spark: SparkSession, checkpoint: str, files: ReadableFiles) -> None:
         self._jvm: Any = spark._jvm
-        self._spark = spark
-        self._checkpoint = checkpoint
-        self._files = files
+        self.spark = spark
+        self.checkpoint = checkpoint
+        self.files = files
         self._folder = Path(tempfile.mkdtemp(prefix="streamstate-input-"))
         self._streams: list[Any] = []
         # Runs a streaming plan as a batch.
@@ -93,7 +94,7 @@ class SourceReader:
 
     def _of_files(self, leaf: Any, source: SourceRange, *, streaming: bool) -> Any:
         """Relations that read only the columns in use: of files at their place, and of those in the archive."""
-        log = source_log(self._files, self._checkpoint, source)
+        log = source_log(self.files, self.checkpoint, source)
         archive = Archive.of(self._jvm, leaf.dataSource())
         moved = self._moved(read_files(log, source), archive, with_metadata=_has_metadata(leaf))
         stayed, archived = (log, {}) if archive is None else archive.divided(log, moved)
@@ -117,7 +118,9 @@ class SourceReader:
         return made.withMetadataColumns() if _has_metadata(leaf) else made
 
     def _second_version(self, leaf: Any, log: str, source: SourceRange) -> Any:
-        stream, plan = micro_batch(self._jvm, leaf, log, source.start, source.end or "")
+        # What is there was asked before; what is lost in the meantime is an error, whatever the query does then.
+        options = {"failOnDataLoss": "true"} if reads_kafka(leaf) else {}
+        stream, plan = micro_batch(self._jvm, leaf, log, source.start, source.end or "", options=options)
         self._streams.append(stream)
         return plan
 
@@ -158,7 +161,7 @@ class SourceReader:
 
     def _problem(self, path: str, read: ReadFile) -> str | None:
         """Return the problem with a file to read; None if it is unchanged."""
-        modified = files_for(self._spark, path).modified(path)
+        modified = files_for(self.spark, path).modified(path)
         if modified is None:
             return _GONE
         if abs(milliseconds(modified) - read.modified_at) > _SAME_MILLISECOND:
@@ -167,8 +170,8 @@ class SourceReader:
 
     def _copy(self, source: SourceRange) -> str:
         """Return a copy of a source's own folder: sources write into it."""
-        where = f"{self._checkpoint}/{source.log}"
-        kept = {name: self._files.content(f"{where}/{name}") for name in self._files.names(where)}
+        where = f"{self.checkpoint}/{source.log}"
+        kept = {name: self.files.content(f"{where}/{name}") for name in self.files.names(where)}
         return self._written(
             source, lambda folder: _write(folder, {name: bytes_ for name, bytes_ in kept.items() if bytes_ is not None})
         )
