@@ -19,7 +19,7 @@ from streamstate.snapshots.spark.kafka_broker import (
     subscribed,
     topics,
 )
-from streamstate.state_inspect.inputs.kafka_records import gone_records
+from streamstate.state_inspect.inputs.kafka_records import EpochRecords
 
 _SUBSCRIBE_AGAIN = (
     "Subscribe to them again, and keep the sources and their order; or start over with another checkpoint."
@@ -120,4 +120,4 @@ def _gone_since(found: Mapping[str, Topic | None], offsets: Mapping[str, Mapping
         topic = found[name]
         assert topic is not None
         upto = {int(part): (at, max(at, topic.first.get(int(part), at))) for part, at in partitions.items()}
-        yield from gone_records({name: topic}, {name: upto}, {})
+        yield from EpochRecords({name: upto}, {name: topic}, {}).gone()

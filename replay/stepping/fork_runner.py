@@ -31,7 +31,7 @@ from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.spark.kafka_broker import check_answers
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
-from streamstate.state_inspect.inputs.kafka_records import check_kept
+from streamstate.state_inspect.inputs.kafka_records import input_gone, records_now
 from streamstate.variables.bound_step import BoundStep
 
 Watermark: TypeAlias = Literal["own", "original"]
@@ -260,16 +260,11 @@ class ForkRunner:
         ranges = map(SourceRange, planned.logs, starts, planned.offsets)
         for source, read in zip(self._sources, ranges, strict=True):
             if source.kafka is not None:
-                check_kept(
-                    self.spark._jvm,
-                    source.kafka,
-                    read,
-                    self.original.files,
-                    self.original.path,
-                    epoch=upcoming.number,
-                    name=self.original.path,
-                    ids={},
-                )
+                epoch = f"epoch {upcoming.number} of {self.original.path}"
+                files = self.original.files
+                kept = records_now(self.spark._jvm, source.kafka, read, files, self.original.path, epoch=epoch, ids={})
+                if gone := kept.gone():
+                    raise input_gone(epoch, gone)
 
     def _run(self, frame: DataFrame, upcoming: NextEpoch) -> tuple[BatchProgress | None, Any]:
         self.sink.claim(self.folder)

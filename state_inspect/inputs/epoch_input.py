@@ -83,11 +83,17 @@ class EpochInput:
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)
         self._batches = self._delivered(epoch)
+        self._notes = list(self._reader.notes)
 
     def bound(self) -> AbstractContextManager[None]:
         """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
         binding = binding_in(end_offsets(self._query, self._checkpoint, self.epoch).values())
         return seen_by(self._planned.spark, self.epoch, binding)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what the sources delivered."""
+        return self._notes
 
     @property
     def lowest(self) -> int:
@@ -99,7 +105,9 @@ class EpochInput:
         sources = sources_of(self._planned.analyzed)
         ranges = ranges_of(self._query, self._checkpoint, epoch, sources)
         distinct = {source.name: source.leaf for source in sources}
-        batches = delivered(self._query, self._reader, epoch, distinct, ranges, streaming=streaming)
+        batches = delivered(
+            self._query, self._reader, epoch, distinct, ranges, sources=len(sources), streaming=streaming
+        )
         bound = [leaf for leaf in each(self._planned.analyzed.collectLeaves()) if leaf.isStreaming() and binds(leaf)]
         return batches + [(leaf, self._reader.nothing(leaf, streaming=streaming)) for leaf in bound]
 

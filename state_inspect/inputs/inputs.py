@@ -20,8 +20,8 @@ from streamstate.snapshots.store.query_plans.plan_table import LivePlan, live_pl
 from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, check_unchanged, epoch_ranges
-from streamstate.state_inspect.inputs.kafka_records import check_kept
 from streamstate.state_inspect.inputs.source_batches import SourceReader
+from streamstate.state_inspect.inputs.whole_input import WholeInput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,13 @@ _Frame = TypeVar("_Frame", bound="DataFrame")
 
 
 class InputRows(ClassicDataFrame):
-    """The rows that a source delivered in an epoch: a DataFrame of Spark with :meth:`to_arrow`."""
+    """The rows that a source delivered in an epoch: a DataFrame of Spark with :meth:`to_arrow`.
+
+    Attributes:
+        notes: sentences about them: of records between the epoch's offsets that it did not read, and why.
+    """
+
+    notes: tuple[str, ...] = ()
 
     def to_arrow(self) -> pa.Table:
         """Return all rows."""
@@ -46,8 +52,9 @@ def inputs(query: CapturedQuery, epoch: int, source: str | int | None) -> InputR
     ranges = ranges_of(query, checkpoint, epoch, found)
     reader = SourceReader(planned.spark, checkpoint.path, checkpoint.files)
     try:
-        [(_, plan)] = delivered(query, reader, epoch, {chosen.name: chosen.leaf}, ranges)
+        [(_, plan)] = delivered(query, reader, epoch, {chosen.name: chosen.leaf}, ranges, sources=len(found))
         rows = batch_rows(planned.spark, plan)
+        rows.notes = tuple(reader.notes)
     except BaseException:
         reader.close()
         raise
@@ -62,23 +69,37 @@ def delivered(
     leaves: Mapping[str, Any],
     ranges: Mapping[str, SourceRange],
     *,
+    sources: int,
     streaming: bool = False,
 ) -> list[tuple[Any, Any]]:
-    """Return sources, by name, each with a plan of what it delivered in an epoch, all of which is still there.
+    """Return leaves of a plan, each with a plan of what it delivered in an epoch, all of which is still there.
+
+    Args:
+        query: the query.
+        reader: reads the sources.
+        epoch: the epoch.
+        leaves: the leaves, by the names of their sources.
+        ranges: the range of each source that the epoch read.
+        sources: the number of leaves that the plan has; a source may be read twice.
+        streaming: whether the plans are those of a stream.
 
     Raises:
         NotReplayableError: some of it is gone, or has changed.
     """
-    recorded = query.plans.at(epoch)
-    ids = {} if recorded is None else recorded.topics
-    jvm: Any = reader.spark._jvm
+    recorded, entry = query.plans.at(epoch), query.known_entries.of(epoch)
+    whole = WholeInput(
+        f"epoch {epoch} of {query.name}",
+        {} if recorded is None else recorded.topics,
+        entry.input_rows if entry is not None and len(ranges) == sources == 1 else None,
+        reader,
+        lambda plan: batch_rows(reader.spark, plan).count(),
+    )
+    batches = []
     with private_calls(reader.spark):
         for name, leaf in leaves.items():
-            if reads_kafka(leaf):
-                check_kept(
-                    jvm, leaf, ranges[name], reader.files, reader.checkpoint, epoch=epoch, name=query.name, ids=ids
-                )
-        batches = [(leaf, reader.batch(leaf, ranges[name], streaming=streaming)) for name, leaf in leaves.items()]
+            read = whole.batch if reads_kafka(leaf) else reader.batch
+            batches.append((leaf, read(leaf, ranges[name], streaming=streaming)))
+    reader.notes = whole.notes
     check_unchanged(query.name, epoch, reader.changed)
     return batches
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
     from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
 
+ReadOffsets: TypeAlias = "Mapping[str, Mapping[int, tuple[int, int]]]"
+"""By topic and partition, the first offset that an epoch read, and the one after the last."""
+
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
 _ADVICE = (
     "Epochs whose records the topic still has can be read. To keep the records of later epochs, record the query's"
@@ -21,18 +25,59 @@ _ADVICE = (
 )
 
 
-def check_kept(
+@dataclass(frozen=True)
+class EpochRecords:
+    """The records between an epoch's offsets, as the broker has them now."""
+
+    read: ReadOffsets
+    topics: Mapping[str, Topic | None]
+    ids: Mapping[str, str]
+    """The topics' ids when the epoch ran, as far as they are known."""
+
+    @property
+    def offsets(self) -> int:
+        """The number of offsets that the epoch covers; transactions and compaction leave some without a record."""
+        return sum(upto - after for partitions in self.read.values() for after, upto in partitions.values())
+
+    @property
+    def compacted(self) -> list[str]:
+        """The topics of which records may have been removed between others."""
+        return [name for name, topic in self.topics.items() if topic is not None and topic.compacted]
+
+    def replaced(self) -> Iterator[str]:
+        """Yield the topics that no longer have any of the records."""
+        for name, partitions in self.read.items():
+            topic = self.topics[name]
+            if topic is None:
+                yield f"the topic {name} has been deleted"
+            elif _is_another(topic, self.ids.get(name), partitions):
+                yield f"the topic {name} was deleted and created again, so that its offsets mean other records"
+
+    def expired(self) -> Iterator[str]:
+        """Yield the records that a topic has deleted, the oldest first."""
+        for name, partitions in self.read.items():
+            topic = self.topics[name]
+            if topic is None or _is_another(topic, self.ids.get(name), partitions):
+                continue
+            if spans := list(_expired(name, topic, partitions)):
+                yield f"records {' and '.join(spans)}{retention(topic)}"
+
+    def gone(self) -> list[str]:
+        """Return all that is gone for certain."""
+        return [*self.replaced(), *self.expired()]
+
+
+def records_now(
     jvm: Any,
     leaf: Any,
     source: SourceRange,
     files: ReadableFiles,
     checkpoint: str,
     *,
-    epoch: int,
-    name: str,
+    epoch: str,
     ids: Mapping[str, str],
-) -> list[str]:
-    """Check that a source's topics still have all records of an epoch; return the topics that are compacted.
+) -> EpochRecords:
+    """Ask the broker of a source about the records between an epoch's offsets.
 
     Args:
         jvm: the JVM.
@@ -40,33 +85,24 @@ def check_kept(
         source: the range that the epoch read.
         files: those of the checkpoint.
         checkpoint: its path.
-        epoch: the epoch.
-        name: the query, for messages.
+        epoch: the epoch, for messages.
         ids: the topics' ids at that time, as far as they are known.
 
     Raises:
-        NotReplayableError: records are gone, or the broker does not answer.
+        NotReplayableError: the broker does not answer.
     """
     if source.is_empty:
-        return []
-    end = kafka_topics(source.end) or {}
-    start = kafka_topics(recorded_start(files, f"{checkpoint}/{source.log}") if source.start is None else source.start)
-    read = _partitions(start or {}, end)
+        return EpochRecords({}, {}, ids)
+    start = recorded_start(files, f"{checkpoint}/{source.log}") if source.start is None else source.start
+    read = read_offsets(kafka_topics(start) or {}, kafka_topics(source.end) or {})
     try:
-        found = topics(jvm, leaf, read)
+        return EpochRecords(read, topics(jvm, leaf, read), ids)
     except SilentBrokerError as error:
-        raise NotReplayableError(
-            f"The input of epoch {epoch} of {name} cannot be read: {no_answer(leaf, error)}"
-        ) from error
-    if gone := list(gone_records(found, read, ids)):
-        raise NotReplayableError(f"Input that epoch {epoch} of {name} read is gone: {'; '.join(gone)}.\n{_ADVICE}")
-    return [topic for topic, now in found.items() if now is not None and now.compacted]
+        raise NotReplayableError(f"The input of {epoch} cannot be read: {no_answer(leaf, error)}") from error
 
 
-def _partitions(
-    start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]
-) -> dict[str, dict[int, tuple[int, int]]]:
-    """Return the offsets between which an epoch read, of those partitions of which it read records.
+def read_offsets(start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]) -> ReadOffsets:
+    """Return the offsets of those partitions of which an epoch read records.
 
     A partition that was new to the query was read from its beginning.
     """
@@ -79,31 +115,22 @@ def _partitions(
     return found
 
 
-def gone_records(
-    found: Mapping[str, Topic | None], read: Mapping[str, Mapping[int, tuple[int, int]]], ids: Mapping[str, str]
-) -> Iterator[str]:
-    """Yield what is gone of the records that were read: ``read`` has the offsets by topic and partition."""
-    for name, partitions in read.items():
-        topic = found[name]
-        if topic is None:
-            yield f"the topic {name} has been deleted"
-        elif (ids.get(name) or topic.id) != topic.id or any(
-            topic.end.get(partition, -1) < upto for partition, (_, upto) in partitions.items()
-        ):
-            yield f"the topic {name} was deleted and created again, so that its offsets mean other records"
-        elif expired := list(_expired(topic, partitions)):
-            yield f"records {' and '.join(_spans(name, expired))}{retention(topic)}"
+def input_gone(epoch: str, gone: list[str]) -> NotReplayableError:
+    """Return the error for an epoch of which records are gone."""
+    return NotReplayableError(f"Input that {epoch} read is gone: {'; '.join(gone)}.\n{_ADVICE}")
 
 
-def _expired(topic: Topic, partitions: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+def _is_another(topic: Topic, known: str | None, partitions: Mapping[int, tuple[int, int]]) -> bool:
+    shorter = any(topic.end.get(partition, -1) < upto for partition, (_, upto) in partitions.items())
+    return shorter or (known is not None and known != topic.id)
+
+
+def _expired(name: str, topic: Topic, partitions: Mapping[int, tuple[int, int]]) -> Iterator[str]:
+    where = f"the topic {name}, partition"
     for partition, (after, upto) in sorted(partitions.items()):
         if topic.first[partition] > after:
-            yield partition, after, min(topic.first[partition], upto) - 1
-
-
-def _spans(name: str, expired: list[tuple[int, int, int]]) -> Iterator[str]:
-    for at, (partition, first, last) in enumerate(expired):
-        yield f"{first} to {last} of {f'partition {partition}' if at else f'the topic {name}, partition {partition}'}"
+            yield f"{after} to {min(topic.first[partition], upto) - 1} of {where} {partition}"
+            where = "partition"
 
 
 def retention(topic: Topic) -> str:

@@ -53,6 +53,8 @@ class SourceReader:
         self._quiet.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
         self.changed: dict[str, str] = {}
         """Problems of files to read, by path."""
+        self.notes: list[str] = []
+        """Facts about what was read, as sentences."""
 
     def close(self) -> None:
         """Release what sources hold."""
@@ -61,10 +63,11 @@ class SourceReader:
                 stream.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def batch(self, leaf: Any, source: SourceRange, *, streaming: bool = False) -> Any:
+    def batch(self, leaf: Any, source: SourceRange, *, streaming: bool = False, lossy: bool = False) -> Any:
         """Return the rows of a leaf of a streaming plan, as a plan with the leaf's own attributes.
 
-        With ``streaming`` it is a plan of a stream, as Spark has it when it runs an epoch.
+        With ``streaming`` it is a plan of a stream, as Spark has it when it runs an epoch. Where records of Kafka are
+        lost, reading fails, unless it may be ``lossy``.
         """
         if source.is_empty:
             return self.nothing(leaf, streaming=streaming)
@@ -73,7 +76,7 @@ class SourceReader:
             return self._renamed(self._of_files(leaf, source, streaming=streaming), leaf)
         log = self._copy(source)
         if kind_of(leaf) == "StreamingRelationV2" and reads_micro_batches(self._jvm, leaf):
-            plan = self._second_version(leaf, log, source)
+            plan = self._second_version(leaf, log, source, lossy=lossy)
         else:
             relation = leaf if kind_of(leaf) == "StreamingRelation" else leaf.v1Relation().get()
             plan = self._first_version(relation.dataSource(), log, source)
@@ -117,9 +120,8 @@ class SourceReader:
         made = relation_of(plan, streaming=streaming)
         return made.withMetadataColumns() if _has_metadata(leaf) else made
 
-    def _second_version(self, leaf: Any, log: str, source: SourceRange) -> Any:
-        # What is there was asked before; what is lost in the meantime is an error, whatever the query does then.
-        options = {"failOnDataLoss": "true"} if reads_kafka(leaf) else {}
+    def _second_version(self, leaf: Any, log: str, source: SourceRange, *, lossy: bool) -> Any:
+        options = {"failOnDataLoss": str(not lossy).lower()} if reads_kafka(leaf) else {}
         stream, plan = micro_batch(self._jvm, leaf, log, source.start, source.end or "", options=options)
         self._streams.append(stream)
         return plan

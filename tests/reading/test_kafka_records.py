@@ -6,7 +6,7 @@ import pytest
 
 from streamstate.errors import first_line
 from streamstate.snapshots.spark.kafka_broker import Topic
-from streamstate.state_inspect.inputs.kafka_records import gone_records, retention
+from streamstate.state_inspect.inputs.kafka_records import EpochRecords, retention
 
 TOPIC = Topic("one", {0: 10, 1: 0}, {0: 40, 1: 40}, {"retention.ms": "5400000", "retention.bytes": "-1"})
 KEPT = ", since the topic keeps 90 minutes (retention.ms=5400000)"
@@ -32,12 +32,12 @@ def test_the_offsets_of_an_epoch_are_compared_with_those_of_the_topic(
     read: dict[int, tuple[int, int]], ids: dict[str, str], gone: list[str]
 ) -> None:
     """Only what the epoch read counts."""
-    assert list(gone_records({"t": TOPIC}, {"t": read}, ids)) == gone
+    assert EpochRecords({"t": read}, {"t": TOPIC}, ids).gone() == gone
 
 
 def test_a_deleted_topic() -> None:
     """All of its records are gone."""
-    assert list(gone_records({"t": None}, {"t": {0: (0, 1)}}, {})) == ["the topic t has been deleted"]
+    assert EpochRecords({"t": {0: (0, 1)}}, {"t": None}, {}).gone() == ["the topic t has been deleted"]
 
 
 @pytest.mark.parametrize(

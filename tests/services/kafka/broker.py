@@ -121,6 +121,7 @@ class Broker:
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
             "file.delete.delay.ms": "100",
+            "log.cleaner.backoff.ms": "100",
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 

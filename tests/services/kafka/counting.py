@@ -10,6 +10,7 @@ from pyspark.sql import functions as f
 
 import streamstate as ss
 from services.kafka.broker import Broker
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +37,11 @@ class Counting:
     def checkpoint(self) -> ss.Checkpoint:
         """Its checkpoint."""
         return ss.Checkpoint(self.path)
+
+    @property
+    def checkpoint_files(self) -> CheckpointFiles:
+        """The files of its checkpoint."""
+        return CheckpointFiles(self.path)
 
     @property
     def history(self) -> History:

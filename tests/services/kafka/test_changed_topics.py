@@ -36,6 +36,13 @@ CASES: dict[str, tuple[dict[str, str], list[str]]] = {
 }
 
 
+REPEATED = {
+    "the same topic by a pattern", "the same partitions", "another topic by a pattern", "partitions of another topic",
+    "one more topic by a pattern", "the same, and no failures",
+}  # fmt: skip
+"""Cases that say hardly more than others."""
+
+
 @pytest.fixture(scope="module")
 def query(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Counting:
     """A query over a topic, with one epoch; there are records for another one."""
@@ -49,7 +56,9 @@ def query(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPath
     return made
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.exhaustive) if case in REPEATED else case for case in CASES]
+)
 def test_changed_topics_are_refused_where_spark_fails(query: Counting, case: str, tmp_path: Path) -> None:
     """What Spark accepts although the state then means something else is a change."""
     options, kinds = CASES[case]
