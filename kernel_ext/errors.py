@@ -159,14 +159,17 @@ def worded(python: str, *, line: str | None = None, magic: str | None = None, co
     return next((text for text in words if text is not None), python)
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: BaseException | str) -> str:
     """Return the first line of an error's message, without Spark's SQLSTATE; the name of its class if it is empty.
 
-    Where the message hides what happened, it is the innermost cause instead (:func:`hidden_cause`).
+    Where the message hides what happened, it is the innermost cause instead (:func:`hidden_cause`). Of an error of
+    Kafka's source, the reason for it follows, which is some lines further down.
     """
-    text = hidden_cause(error) or str(error)
-    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    return line.partition(" SQLSTATE:")[0].rstrip(";")
+    text = error if isinstance(error, str) else hidden_cause(error) or str(error)
+    lines = [line.strip().partition(" SQLSTATE:")[0] for line in text.splitlines() if line.strip()]
+    first = lines[0].rstrip(";") if lines else type(error).__name__
+    reason = next((line for line in lines[1:] if line.startswith("Reason: ")), None)
+    return first if reason is None else f"{first}. {reason}"
 
 
 def hidden_cause(error: BaseException) -> str | None:

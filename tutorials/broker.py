@@ -70,7 +70,7 @@ class Broker:
         self._classes = str(fetched("kafka-broker", BROKER)[0].parent / "*")
         self.folder = Path(folder).resolve()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port, self._controller = _free_port(), _free_port()
+        self.port, self._controller = free_port(), free_port()
         self.servers = f"127.0.0.1:{self.port}"
         """Spark's option ``kafka.bootstrap.servers``."""
         self._settings = self.folder / "server.properties"
@@ -129,6 +129,7 @@ class Broker:
             "log.retention.ms": "-1",
             "num.partitions": "2",
             "file.delete.delay.ms": "100",
+            "log.cleaner.backoff.ms": "100",
         }
         settings |= {name.replace("_", "."): value for name, value in chosen.items()}
         return "".join(f"{name}={value}\n" for name, value in settings.items())
@@ -142,7 +143,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine at which nobody listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

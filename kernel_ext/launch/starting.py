@@ -24,6 +24,7 @@ from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.checkpoint.server_copy import refuse_copy
 from streamstate.snapshots.spark.connect import is_of_connect
 from streamstate.snapshots.spark.connect_server import require_server
+from streamstate.snapshots.spark.kafka_broker import check_answers
 from streamstate.snapshots.spark.output_modes import check_mode
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import check_name
@@ -157,6 +158,7 @@ def check_launch(launch: Launch, layout: Layout, repaired: Say = _silent) -> Non
     refuse_copy(launch.checkpoint, "be the checkpoint of a query that starts")
     if not launch.on_connect:  # whose server checks the mode when the query starts
         check_mode(launch.frame, launch.mode)
+        check_answers(launch.frame)
     _finish_promotion(launch, repaired)
     query_id = _query_id(launch)
     check_name_free(layout, launch.name, query_id, launch.checkpoint)

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from streamstate.errors import choices, worded
 from streamstate.operations.checkup.examine import spark_of
+from streamstate.operations.code_check.kafka_changes import kafka_findings
 from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.replay.stepping.query_sources import QuerySource, sources_of
 from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
@@ -17,7 +18,7 @@ from streamstate.snapshots.checkpoint.bindings import is_binding
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries
 from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS, PlannedEpoch
-from streamstate.snapshots.checkpoint.source_offsets import file_batch, kafka_topics
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.spark.catalyst import each, walk, zoned_class
 from streamstate.snapshots.spark.epoch_planning import pinned_settings
 from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
@@ -56,7 +57,7 @@ def source_findings(frame: DataFrame, checkpoint: CheckpointFiles, epoch: int) -
         )
         return
     for source, place in zip(found, places, strict=True):
-        yield from _of_one(source, place, planned, checkpoint)
+        yield from _of_one(frame, source, place, planned, checkpoint)
 
 
 def _named(found: Sequence[QuerySource], planned: PlannedEpoch) -> Iterator[Finding]:
@@ -67,7 +68,9 @@ def _named(found: Sequence[QuerySource], planned: PlannedEpoch) -> Iterator[Find
         yield Finding("sources", change, "Spark cannot go on from the offsets of a source that is gone.", _KEEP_SOURCES)
 
 
-def _of_one(source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: CheckpointFiles) -> Iterator[Finding]:
+def _of_one(
+    frame: DataFrame, source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: CheckpointFiles
+) -> Iterator[Finding]:
     offset = planned.offsets[place]
     if offset is None:
         return
@@ -79,10 +82,8 @@ def _of_one(source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: 
         )
     elif batch is not None:
         yield from _moved_files(source, place, planned.logs[place], batch, checkpoint)
-    elif lost := _lost_topics(source, offset):
-        change = f"Source {place} no longer subscribes to {choices(lost)}, of which the checkpoint has offsets."
-        effect = "The state keeps what it got from them, but gets no more."
-        yield Finding("topics", change, effect, "If it is meant, nothing; else subscribe to them again.")
+    elif source.kafka is not None:
+        yield from kafka_findings(frame.sparkSession._jvm, source.kafka, place, offset)
 
 
 def _moved_files(
@@ -96,15 +97,6 @@ def _moved_files(
     if not file.startswith(f"{folder}/") and file != folder and not fnmatch.fnmatch(file, f"{folder}*"):
         change = f"Source {place} reads {folder}; until now it read files such as {file}."
         yield Finding("source_moved", change, _MOVED, _MOVED_ADVICE)
-
-
-def _lost_topics(source: QuerySource, offset: str) -> list[str]:
-    """Topics with offsets to which a Kafka source does not subscribe any more."""
-    subscribed = re.search(r"\bsubscribe=((?:[^,}]|,(?! ))*)", source.options)
-    if source.format != "kafka" or subscribed is None:
-        return []
-    topics = {topic.strip() for topic in subscribed[1].split(",")}
-    return sorted({*(kafka_topics(offset) or ())} - topics)
 
 
 def _plain(path: str) -> str:

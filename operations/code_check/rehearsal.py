@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from streamstate.errors import CheckpointError, EpochGoneError, QueryError, first_line, worded
+from streamstate.errors import CheckpointError, EpochGoneError, NotReplayableError, QueryError, first_line, worded
 from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.replay.forks.make_fork import fork_for_now
 from streamstate.replay.stepping.step import step
@@ -74,6 +74,10 @@ class Rehearsal:
         except QueryError as error:
             change = f"Epoch {epoch}, run again with this code, failed: {first_line(error)}"
             yield Finding("replay_failed", change, "The query would fail in the same way.", "Change the code.")
+            return
+        except NotReplayableError as error:
+            change, advice = f"Epoch {epoch} cannot be rehearsed. {first_line(error)}", str(error).partition("\n")[2]
+            yield Finding("input_gone", change, "The code may still be right: nothing speaks against it.", advice)
             return
         self.replayed.append(epoch)
         states = StateAt(self._checkpoint.path, epoch), StateAt(target, epoch)

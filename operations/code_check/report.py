@@ -18,6 +18,10 @@ KINDS: Mapping[str, Level] = {
     "query_unsupported": "refused",
     "sources": "refused",
     "source_moved": "refused",
+    "source_unreachable": "refused",
+    "topics_missing": "refused",
+    "topics_lost": "refused",
+    "records_lost": "refused",
     "operators": "refused",
     "key_schema": "refused",
     "value_schema": "refused",
@@ -35,6 +39,7 @@ KINDS: Mapping[str, Level] = {
     "result": "changed",
     "mode": "changed",
     "topics": "changed",
+    "records_skipped": "changed",
     "time_zone": "changed",
     "setting": "changed",
     "replay_differs": "changed",
@@ -51,6 +56,7 @@ KINDS: Mapping[str, Level] = {
     "no_recorded_plan": "note",
     "state_unchecked": "note",
     "replay_shorter": "note",
+    "input_gone": "note",
 }
 """The level of each kind of finding."""
 

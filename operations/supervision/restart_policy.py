@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streamstate.errors import InvalidArgumentError, hidden_cause
+from streamstate.errors import InvalidArgumentError, first_line, hidden_cause
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -97,5 +97,5 @@ def in_one_line(message: str) -> str:
         lines = [line for line in traceback if line and not line.startswith((" ", "\t", "SQLSTATE"))]
     else:
         lost = _TASK_LOST.search(text)
-        lines = [lost[1]] if lost else [line.strip() for line in text.splitlines() if line.strip()][:1]
+        lines = [lost[1]] if lost else [first_line(text)] if text.strip() else []
     return lines[-1].partition(" SQLSTATE:")[0].strip() if lines else "no reason given"

@@ -30,6 +30,9 @@ from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
+from streamstate.snapshots.spark.kafka_broker import check_answers
+from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
+from streamstate.state_inspect.inputs.kafka_losses import input_gone, records_now
 from streamstate.variables.bound_step import BoundStep
 
 Watermark: TypeAlias = Literal["own", "original"]
@@ -111,6 +114,7 @@ class ForkRunner:
         self.original = CheckpointFiles(self.original_path, self.spark)
         self.folder = ForkFolder(self.path, self.spark)
         self._checked = self._own_watermark = False
+        self._sources: list[QuerySource] = []
         self._bound = BoundStep(self.original, self.fork, self.shared)
 
     @property
@@ -163,6 +167,7 @@ class ForkRunner:
         upcoming = self._upcoming()
         if isinstance(upcoming, NoNextEpoch):
             return upcoming
+        self._check_kept(frame, upcoming)
         progress, execution = None, None
         try:
             if upcoming.partitions is not None:
@@ -187,19 +192,20 @@ class ForkRunner:
                 frame = check_streaming(self.build_query())
         frame = self._bound.bound(frame)
         if not self._checked:
-            self._check_sources(frame)
+            self._sources = self._checked_sources(frame)
             own = watermark_count(frame) <= 1 if self.watermark is None else self.watermark == "own"
             self._checked, self._own_watermark = True, own
         return frame
 
-    def _check_sources(self, frame: DataFrame) -> None:
+    def _checked_sources(self, frame: DataFrame) -> list[QuerySource]:
+        """Return the sources in the order of their offsets; none if that is not known."""
         found = sources_of(frame)
         if found is None:
-            return
+            return []
         check_replayable(found)
         planned = self.fork.planned(self.epoch) or self.original.planned(0)
         if planned is None:
-            return
+            return []
         if planned.names:
             found = self._by_name(found, planned.names)
         offsets = planned.offsets
@@ -214,6 +220,7 @@ class ForkRunner:
                     f"Source {at} of the query is {source.name}, but that of {self.original_path} is of another kind:"
                     f" its offset is {offset}.\nKeep the sources in build_query, in the same order."
                 )
+        return found
 
     def _by_name(self, found: Sequence[QuerySource], names: Sequence[str]) -> list[QuerySource]:
         """Return the query's named sources, in the order of the names."""
@@ -241,6 +248,24 @@ class ForkRunner:
         return found or NoNextEpoch(
             f"{self.original_path} has no epoch after {number - 1}. Pass new_input=True to continue with new input."
         )
+
+    def _check_kept(self, frame: DataFrame, upcoming: NextEpoch) -> None:
+        """Raise if records that the epoch reads are gone: Spark would say so late, or read what is left."""
+        if not any(source.kafka is not None for source in self._sources):
+            return
+        before, planned = self.fork.planned(self.epoch), self.original.planned(upcoming.number)
+        if upcoming.input == "new" or planned is None:
+            check_answers(frame)
+            return
+        starts = before.offsets if before is not None else [None] * len(planned.offsets)
+        ranges = map(SourceRange, planned.logs, starts, planned.offsets)
+        for source, read in zip(self._sources, ranges, strict=True):
+            if source.kafka is not None:
+                epoch = f"epoch {upcoming.number} of {self.original.path}"
+                files = self.original.files
+                kept = records_now(self.spark._jvm, source.kafka, read, files, self.original.path, epoch=epoch, ids={})
+                if gone := kept.gone():
+                    raise input_gone(epoch, gone)
 
     def _run(self, frame: DataFrame, upcoming: NextEpoch) -> tuple[BatchProgress | None, Any]:
         self.sink.claim(self.folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from streamstate.errors import InvalidArgumentError, NotReplayableError
 from streamstate.snapshots.spark.catalyst import each, kind_of, source_name
 from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.spark.kafka_broker import reads_kafka
 
 _NOT_KEPT = {"socket": "a socket", "memory": "memory", "memorystream": "memory"}
 _WATERMARK = re.compile(r"^[^A-Za-z]*EventTimeWatermark\b", re.MULTILINE)
@@ -28,6 +29,8 @@ class QuerySource:
     """Its options as text."""
     given_name: str | None = None
     """Its name from ``readStream.name(…)``."""
+    kafka: Any = field(default=None, compare=False, repr=False)
+    """For Kafka's source, the leaf of the plan."""
 
     @property
     def reads_files(self) -> bool:
@@ -76,7 +79,8 @@ def sources_of(frame: DataFrame) -> list[QuerySource] | None:
             found.append(QuerySource(str(leaf.sourceName()), str(leaf.dataSource().options()), source_name(leaf)))
         elif kind == "StreamingRelationV2":
             options = str(leaf.extraOptions().asCaseSensitiveMap())
-            found.append(QuerySource(str(leaf.sourceName()), options, source_name(leaf)))
+            kafka = leaf if reads_kafka(leaf) else None
+            found.append(QuerySource(str(leaf.sourceName()), options, source_name(leaf), kafka))
         else:
             found.append(QuerySource(str(leaf.simpleString(1)), ""))
     return found

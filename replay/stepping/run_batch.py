@@ -21,6 +21,7 @@ from streamstate.errors import (
     NotReplayableError,
     QueryError,
     StreamStateError,
+    first_line,
     hidden_cause,
 )
 from streamstate.replay.stepping.fork_folder import ForkFolder
@@ -160,7 +161,9 @@ _STATE_SCHEMA = re.compile(
     r"|(?i:schema (?:don't|does not|do not) match|SCHEMA_NOT_COMPATIBLE|StateSchemaNotCompatible)"
 )
 _INPUT_GONE = re.compile(
-    r"KAFKA_DATA_LOSS|data loss|OffsetOutOfRange|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException", re.IGNORECASE
+    r"KAFKA_DATA_LOSS|data loss|may have been lost|OffsetOutOfRange"
+    r"|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException",
+    re.IGNORECASE,
 )
 _OTHER_SOURCES = re.compile(r"number of sources|There are \[\d+\] sources", re.IGNORECASE)
 _OTHER_FOLDER = re.compile(r"Wrong basePath|CONFLICTING_DIRECTORY_STRUCTURES", re.IGNORECASE)
@@ -211,4 +214,4 @@ def _reason(text: str) -> str:
     if "Traceback (most recent call last)" in text and inner:
         return inner[-1]
     caused = re.search(r"Caused by: ([^\n]+)", text)
-    return _STREAM_FAILED.sub("", caused[1] if caused else lines[0]).strip()
+    return _STREAM_FAILED.sub("", caused[1] if caused else first_line(text)).strip()

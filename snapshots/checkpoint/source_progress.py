@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from streamstate.snapshots.checkpoint.source_offsets import file_batch
+from streamstate.snapshots.checkpoint.source_offsets import file_batch, parsed
 from streamstate.snapshots.store.names import is_number
 
 if TYPE_CHECKING:
@@ -94,17 +94,15 @@ def first_read(facts: Mapping[str, Any], files: Sequence[tuple[str, int]]) -> li
 
 
 def _started(files: ReadableFiles, folder: str) -> SourceFacts:
-    """Return the start of a source, which Kafka's source and some others record once."""
-    text = files.text(f"{folder}/0")
-    facts: dict[str, Any] = {"kind": OFFSET}
+    start = recorded_start(files, folder)
+    return {"kind": OFFSET} if start is None else {"kind": OFFSET, "start": start}
+
+
+def recorded_start(files: ReadableFiles, folder: str) -> Any:
+    """Return the start of a source, which Kafka's source and some others record once; None if there is none."""
     # Kafka's source writes a zero byte first, for compatibility with very old versions of Spark.
-    version, _, start = (text or "").lstrip("\0").partition("\n")
-    if version == "v1":
-        try:
-            facts["start"] = json.loads(start)
-        except ValueError:
-            facts["start"] = start
-    return facts
+    version, _, start = (files.text(f"{folder}/0") or "").lstrip("\0").partition("\n")
+    return parsed(start) if version == "v1" else None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from streamstate.snapshots.spark.catalyst import scala_list
@@ -34,7 +35,9 @@ def initial_offset(leaf: Any, log: str) -> str:
         stream.stop()
 
 
-def micro_batch(jvm: Any, leaf: Any, log: str, start: str | None, end: str) -> tuple[Any, Any]:
+def micro_batch(
+    jvm: Any, leaf: Any, log: str, start: str | None, end: str, *, options: Mapping[str, str] | None = None
+) -> tuple[Any, Any]:
     """Return the stream of a leaf of the second interface, to be stopped in the end, and the plan of a range of it.
 
     Args:
@@ -43,18 +46,31 @@ def micro_batch(jvm: Any, leaf: Any, log: str, start: str | None, end: str) -> t
         log: the folder in which the source may keep a log.
         start: the offset before the first row; None: that of a new query.
         end: the offset of the last row.
+        options: options of the source that differ from the leaf's own.
     """
     optional = jvm.scala.Option
-    scan = leaf.table().newScanBuilder(leaf.extraOptions()).build()
+    own = _options(jvm, leaf, options or {})
+    scan = leaf.table().newScanBuilder(own).build()
     stream = scan.toMicroBatchStream(log)
     first = stream.initialOffset() if start is None else stream.deserializeOffset(start)
     span = optional.apply(first), optional.apply(stream.deserializeOffset(end))
     name = f"{_DATASOURCES}v2.StreamingDataSourceV2Relation"
     if not has_class(jvm, _SCAN_RELATION):  # before Spark 4.0
         return stream, new(jvm, name, leaf.output(), scan, stream, leaf.catalog(), leaf.identifier(), *span)
-    catalog = leaf.catalog(), leaf.identifier(), leaf.extraOptions()
+    catalog = leaf.catalog(), leaf.identifier(), own
     relation = new(jvm, name, leaf.table(), leaf.output(), *catalog, log, optional.empty())
     return stream, new(jvm, _SCAN_RELATION, relation, scan, leaf.output(), stream, *span)
+
+
+def _options(jvm: Any, leaf: Any, changed: Mapping[str, str]) -> Any:
+    if not changed:
+        return leaf.extraOptions()
+    options = jvm.java.util.HashMap(leaf.extraOptions().asCaseSensitiveMap())
+    for name, value in changed.items():
+        for other in [other for other in options if other.lower() == name.lower()]:
+            options.remove(other)
+        options.put(name, value)
+    return new(jvm, "org.apache.spark.sql.util.CaseInsensitiveStringMap", options)
 
 
 def source_options(jvm: Any, source: Any) -> Any:

@@ -21,11 +21,12 @@ from streamstate.snapshots.spark.private_classes import private_calls
 from streamstate.snapshots.store.query_plans.plan_inputs import sources_of, stateful_nodes
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.frames import frame_records
-from streamstate.state_inspect.inputs.epoch_offsets import check_unchanged, end_offsets
+from streamstate.state_inspect.inputs.epoch_offsets import end_offsets
 from streamstate.state_inspect.inputs.inputs import (
     InputRows,
     batch_rows,
     captured_checkpoint,
+    delivered,
     ranges_of,
     required_plan,
 )
@@ -81,11 +82,17 @@ class EpochInput:
         self._reader = SourceReader(spark, checkpoint.path, checkpoint.files)
         self._close = weakref.finalize(self, self._reader.close)
         self._batches = self._delivered(epoch)
+        self._notes = list(self._reader.notes)
 
     def bound(self) -> AbstractContextManager[None]:
         """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
         binding = binding_in(end_offsets(self._query, self._checkpoint, self.epoch).values())
         return seen_by(self._planned.spark, self.epoch, binding)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what the sources delivered."""
+        return self._notes
 
     @property
     def lowest(self) -> int:
@@ -97,12 +104,9 @@ class EpochInput:
         sources = sources_of(self._planned.analyzed)
         ranges = ranges_of(self._query, self._checkpoint, epoch, sources)
         distinct = {source.name: source.leaf for source in sources}
-        with private_calls(self._planned.spark):
-            batches = [
-                (leaf, self._reader.batch(leaf, ranges[name], streaming=streaming, located=not streaming))
-                for name, leaf in distinct.items()
-            ]
-        check_unchanged(self._query.name, epoch, self._reader.changed)
+        batches = delivered(
+            self._query, self._reader, epoch, distinct, ranges, sources=len(sources), streaming=streaming, located=True
+        )
         bound = [leaf for leaf in each(self._planned.analyzed.collectLeaves()) if leaf.isStreaming() and binds(leaf)]
         return batches + [(leaf, self._reader.nothing(leaf, streaming=streaming)) for leaf in bound]
 

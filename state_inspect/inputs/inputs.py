@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from streamstate.errors import InvalidArgumentError, NoResultError, QueryError, 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.source_offsets import read_topics
 from streamstate.snapshots.spark.fetching import to_arrow
+from streamstate.snapshots.spark.kafka_broker import reads_kafka
 from streamstate.snapshots.spark.plan_building import dataset_of
 from streamstate.snapshots.spark.private_classes import private_calls
 from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame
@@ -21,6 +23,7 @@ from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, check_unchanged, epoch_ranges
 from streamstate.state_inspect.inputs.source_batches import SourceReader
+from streamstate.state_inspect.inputs.whole_input import WholeInput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +32,13 @@ _Frame = TypeVar("_Frame", bound="DataFrame")
 
 
 class InputRows(ClassicDataFrame):
-    """The rows that a source delivered in an epoch: a DataFrame of Spark with :meth:`to_arrow`."""
+    """The rows that a source delivered in an epoch: a DataFrame of Spark with :meth:`to_arrow`.
+
+    Attributes:
+        notes: sentences about them: of records between the epoch's offsets that it did not read, and why.
+    """
+
+    notes: tuple[str, ...] = ()
 
     def to_arrow(self) -> pa.Table:
         """Return all rows."""
@@ -45,15 +54,58 @@ def inputs(query: CapturedQuery, epoch: int, source: str | int | None) -> InputR
     chosen = _chosen(query, found, ranges, source)
     reader = SourceReader(planned.spark, checkpoint.path, checkpoint.files)
     try:
-        with private_calls(planned.spark):
-            plan = reader.batch(chosen.leaf, ranges[chosen.name])
-        check_unchanged(query.name, epoch, reader.changed)
+        [(_, plan)] = delivered(query, reader, epoch, {chosen.name: chosen.leaf}, ranges, sources=len(found))
         rows = batch_rows(planned.spark, plan)
+        rows.notes = tuple(reader.notes)
     except BaseException:
         reader.close()
         raise
     weakref.finalize(rows, reader.close)
     return rows
+
+
+def delivered(
+    query: CapturedQuery,
+    reader: SourceReader,
+    epoch: int,
+    leaves: Mapping[str, Any],
+    ranges: Mapping[str, SourceRange],
+    *,
+    sources: int,
+    streaming: bool = False,
+    located: bool = False,
+) -> list[tuple[Any, Any]]:
+    """Return leaves of a plan, each with a plan of what it delivered in an epoch, all of which is still there.
+
+    Args:
+        query: the query.
+        reader: reads the sources.
+        epoch: the epoch.
+        leaves: the leaves, by the names of their sources.
+        ranges: the range of each source that the epoch read.
+        sources: the number of leaves that the plan has; a source may be read twice.
+        streaming: whether the plans are those of a stream.
+        located: whether rows of a Delta table also have its version and the file; not if ``streaming``.
+
+    Raises:
+        NotReplayableError: some of it is gone, or has changed.
+    """
+    recorded, entry = query.plans.at(epoch), query.known_entries.of(epoch)
+    whole = WholeInput(
+        f"epoch {epoch} of {query.name}",
+        {} if recorded is None else recorded.topics,
+        entry.input_rows if entry is not None and len(ranges) == sources == 1 else None,
+        reader,
+        lambda plan: batch_rows(reader.spark, plan).count(),
+    )
+    batches = []
+    with private_calls(reader.spark):
+        for name, leaf in leaves.items():
+            read = whole.batch if reads_kafka(leaf) else partial(reader.batch, located=located and not streaming)
+            batches.append((leaf, read(leaf, ranges[name], streaming=streaming)))
+    reader.notes = whole.notes
+    check_unchanged(query.name, epoch, reader.changed)
+    return batches
 
 
 def required_plan(query: CapturedQuery, epoch: int, problem: str = "") -> LivePlan:

@@ -42,6 +42,10 @@ def fetched_frame(rows: DataFrame) -> pd.DataFrame:
 class InputOfEpoch(Protocol):
     """The input of a query's operators in an epoch, which lives as long as its rows."""
 
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what the sources delivered."""
+
     def bound(self) -> AbstractContextManager[None]:
         """Within the block, what Spark runs sees the versions of shared variables that the epoch saw."""
 
@@ -107,7 +111,7 @@ class InputSides:
             notes.append(f"… and {missing:,} more rows; .sides has all of them as DataFrames.")
         if self.may_differ:
             notes.append(f"In the epoch they may have been others: {self.may_differ}. .nondeterministic says why.")
-        return notes
+        return notes + ([] if self._keep is None else self._keep.notes)
 
 
 class LateSides(InputSides):

@@ -17,6 +17,7 @@ from streamstate.snapshots.capture.recording.sources import forgotten
 from streamstate.snapshots.checkpoint.filesystem import ReadableFiles, files_for, local_path, location
 from streamstate.snapshots.spark.catalyst import each, kind_of
 from streamstate.snapshots.spark.failures import innermost
+from streamstate.snapshots.spark.kafka_broker import reads_kafka
 from streamstate.snapshots.spark.plan_building import dataset_of, no_rows, plan_of_rows, renamed, union
 from streamstate.snapshots.spark.pyspark_classes import Py4JJavaError
 from streamstate.snapshots.spark.source_plans import (
@@ -45,9 +46,9 @@ class SourceReader:
 
     def __init__(self, spark: SparkSession, checkpoint: str, files: ReadableFiles) -> None:
         self._jvm: Any = spark._jvm
-        self._spark = spark
-        self._checkpoint = checkpoint
-        self._files = files
+        self.spark = spark
+        self.checkpoint = checkpoint
+        self.files = files
         self._folder = Path(tempfile.mkdtemp(prefix="streamstate-input-"))
         self._streams: list[Any] = []
         # Runs a streaming plan as a batch.
@@ -55,6 +56,8 @@ class SourceReader:
         self._quiet.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
         self.changed: dict[str, str] = {}
         """Problems of files to read, by path."""
+        self.notes: list[str] = []
+        """Facts about what was read, as sentences."""
 
     def close(self) -> None:
         """Release what sources hold."""
@@ -63,11 +66,14 @@ class SourceReader:
                 stream.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def batch(self, leaf: Any, source: SourceRange, *, streaming: bool = False, located: bool = False) -> Any:
+    def batch(
+        self, leaf: Any, source: SourceRange, *, streaming: bool = False, located: bool = False, lossy: bool = False
+    ) -> Any:
         """Return the rows of a leaf of a streaming plan, as a plan with the leaf's own attributes.
 
         With ``streaming`` it is a plan of a stream, as Spark has it when it runs an epoch. With ``located``, rows of a
-        Delta table also have its version and the file, after the leaf's attributes.
+        Delta table also have its version and the file, after the leaf's attributes. Where records of Kafka are lost,
+        reading fails, unless it may be ``lossy``.
         """
         if source.is_empty:
             return self.nothing(leaf, streaming=streaming)
@@ -78,7 +84,7 @@ class SourceReader:
             return self._of_delta(leaf, source, streaming=streaming, located=located)
         log = self._copy(source)
         if kind_of(leaf) == "StreamingRelationV2" and reads_micro_batches(self._jvm, leaf):
-            plan = self._second_version(leaf, log, source)
+            plan = self._second_version(leaf, log, source, lossy=lossy)
         else:
             relation = leaf if kind_of(leaf) == "StreamingRelation" else leaf.v1Relation().get()
             plan = self._first_version(relation.dataSource(), log, source)
@@ -110,7 +116,7 @@ class SourceReader:
 
     def _of_files(self, leaf: Any, source: SourceRange, *, streaming: bool) -> Any:
         """Relations that read only the columns in use: of files at their place, and of those in the archive."""
-        log = source_log(self._files, self._checkpoint, source)
+        log = source_log(self.files, self.checkpoint, source)
         archive = Archive.of(self._jvm, leaf.dataSource())
         moved = self._moved(read_files(log, source), archive, with_metadata=_has_metadata(leaf))
         stayed, archived = (log, {}) if archive is None else archive.divided(log, moved)
@@ -139,8 +145,9 @@ class SourceReader:
         rows = dataset_of(self._jvm, session, plan)
         return plan_of_rows(session, rows.queryExecution().toRdd(), rows.schema(), streaming=streaming)
 
-    def _second_version(self, leaf: Any, log: str, source: SourceRange) -> Any:
-        stream, plan = micro_batch(self._jvm, leaf, log, source.start, source.end or "")
+    def _second_version(self, leaf: Any, log: str, source: SourceRange, *, lossy: bool) -> Any:
+        options = {"failOnDataLoss": str(not lossy).lower()} if reads_kafka(leaf) else {}
+        stream, plan = micro_batch(self._jvm, leaf, log, source.start, source.end or "", options=options)
         self._streams.append(stream)
         return plan
 
@@ -181,7 +188,7 @@ class SourceReader:
 
     def _problem(self, path: str, read: ReadFile) -> str | None:
         """Return the problem with a file to read; None if it is unchanged."""
-        modified = files_for(self._spark, path).modified(path)
+        modified = files_for(self.spark, path).modified(path)
         if modified is None:
             return _GONE
         if abs(milliseconds(modified) - read.modified_at) > _SAME_MILLISECOND:
@@ -190,8 +197,8 @@ class SourceReader:
 
     def _copy(self, source: SourceRange) -> str:
         """Return a copy of a source's own folder: sources write into it."""
-        where = f"{self._checkpoint}/{source.log}"
-        kept = {name: self._files.content(f"{where}/{name}") for name in self._files.names(where)}
+        where = f"{self.checkpoint}/{source.log}"
+        kept = {name: self.files.content(f"{where}/{name}") for name in self.files.names(where)}
         return self._written(
             source, lambda folder: _write(folder, {name: bytes_ for name, bytes_ in kept.items() if bytes_ is not None})
         )

@@ -20,9 +20,7 @@ from code_check.started import Started, add_input, settings
 from streamstate.command_line import main
 from streamstate.errors import CheckpointError, EpochGoneError, InvalidArgumentError, UnknownQueryError
 from streamstate.operations.code_check import KINDS, Finding
-from streamstate.operations.code_check.log_changes import _lost_topics
 from streamstate.operations.code_check.schema_changes import StateSchemas, compared_columns
-from streamstate.replay.stepping.query_sources import QuerySource
 from streamstate.reports import CheckReport
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "checking_changes.md"
@@ -144,14 +142,6 @@ def test_a_join_of_spark_3(spark: SparkSession, tmp_path: Path) -> None:
     assert [finding.kind for finding in report.findings if finding.level == "refused"] == ["nullability"], report
 
 
-def test_topics_that_are_no_longer_read() -> None:
-    """A Kafka source's offsets name the topics that it has read."""
-    offset = json.dumps({"flights": {"0": 3}, "old": {"0": 1}})
-    options = "{startingOffsets=earliest, subscribe=flights,more, kafka.bootstrap.servers=a:1,b:2}"
-    assert _lost_topics(QuerySource("kafka", options), offset) == ["old"]
-    assert _lost_topics(QuerySource("rate", ""), "12") == []
-
-
 @pytest.mark.slow
 def test_the_magic(shell: Shell, started: Started) -> None:
     """``%stream check`` finds the checkpoint, the mode and the recorded plan by the query's name."""
@@ -206,7 +196,8 @@ def test_the_changes_cover_the_kinds() -> None:
     elsewhere = {
         "query_unsupported", "nullability", "refused_by_spark", "replay_failed", "replay_differs", "replay_shorter",
         "topics", "spark_version", "no_recorded_plan", "variable_added", "setting_pinned", "damaged",
-        "damaged_unread", "state_unchecked",
+        "damaged_unread", "state_unchecked", "input_gone", "source_unreachable", "topics_missing", "topics_lost",
+        "records_lost", "records_skipped",
     }  # fmt: skip
     assert KINDS.keys() - covered == elsewhere
     assert len(CHANGES) >= 40

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from streamstate.operations.supervision.restart_policy import in_one_line
 from streamstate.state_inspect.analytics.watermark_lags import WatermarkLags, behind_commit
 from streamstate.state_inspect.cell_text import timestamp
 from streamstate.widgets.chart import ACCENT, CHANGED, Chart, quantity
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entry
     from streamstate.widgets.dashboard.spread import StateSpread
 
-_PYTHON = "Traceback (most recent call last):"
 _SHORT = 240
 _INTEGERS = "datum.value === floor(datum.value) ? format(datum.value, ',d') : ''"  # epochs have no fractions
 
@@ -117,13 +116,8 @@ def _of_capture(newest: Entry | None, captured: CaptureStatus | None) -> Iterato
 
 
 def _line(problem: str) -> str:
-    """Return the line that says what went wrong; for a Python error, the last of its traceback."""
-    text = problem.partition("=== Streaming Query ===")[0].rpartition("terminated with exception: ")[2]
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
-    if _PYTHON in text:
-        after = text.partition(_PYTHON)[2].splitlines()
-        lines = [line for line in after if line.strip() and not line.startswith((" ", "\t", "SQLSTATE"))][-1:]
-    line = re.sub(r"\s*SQLSTATE:.*", "", lines[0] if lines else problem.strip())
+    """Return the line that says what went wrong, shortened."""
+    line = in_one_line(problem)
     return line if len(line) <= _SHORT else line[: _SHORT - 1] + "…"
 
 

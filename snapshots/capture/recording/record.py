@@ -21,6 +21,7 @@ from streamstate.snapshots.spark.catalyst import kind_of, walk
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.epoch_planning import incremental
 from streamstate.snapshots.spark.fetching import arrow_schema
+from streamstate.snapshots.spark.kafka_broker import check_answers
 from streamstate.snapshots.spark.pyspark_classes import ClassicDataFrame
 from streamstate.snapshots.spark.python_sources import register_source
 from streamstate.snapshots.spark.session import session_in_use
@@ -83,6 +84,8 @@ def record(
         >>> lines.recorder.stop()
     """
     recorder, rows = prepared(frame, path, checkpoint=checkpoint, storage_options=storage_options)
+    if not recorder.active:
+        check_answers(frame)
     recorder.start()
     made = RecordedFrame(rows._jdf, rows.sparkSession)
     made.recorder = recorder

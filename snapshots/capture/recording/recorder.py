@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import QueryError
+from streamstate.errors import QueryError, first_line
 from streamstate.snapshots.capture.recording.recording import Recording
 from streamstate.snapshots.capture.recording.source_position import SourcePosition
 from streamstate.snapshots.capture.recording.sources import distinct_sources, forgotten
@@ -58,7 +58,7 @@ class Recorder:
             return None
         lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
         ours = [line for line in lines if line.startswith("streamstate.errors.")]
-        return ours[-1].partition(": ")[2] if ours else lines[0]
+        return ours[-1].partition(": ")[2] if ours else first_line(failed)
 
     def renew(self, frame: DataFrame, recording: Recording, checkpoint: str) -> None:
         """Let the next run record what the newest code says; a run under way continues."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,6 +17,7 @@ from streamstate.snapshots.checkpoint.decoding.arrow_types import arrow_type
 from streamstate.snapshots.checkpoint.decoding.state_table_format import SparkType
 from streamstate.snapshots.checkpoint.state_tables import operator_number
 from streamstate.snapshots.spark.connect import require_classic
+from streamstate.snapshots.spark.kafka_broker import SilentBrokerError, kafka_sources, topic_ids
 from streamstate.snapshots.spark.output_modes import known_mode, output_mode
 from streamstate.snapshots.store.changelog import key_columns, operator_of, value_columns
 from streamstate.snapshots.store.delta.commits import required
@@ -92,10 +95,20 @@ def store_running_plan(layout: Layout, name: str, plan: Callable[[], LivePlan], 
     """Store the plan of a query that starts or runs here. A failure is logged: the query and its capture continue."""
     try:
         planned = plan()
+        plan_with_topics = replace(planned.plan, topics=_topics_now(planned))
         remember(layout, name, planned)
-        store_plan(layout, name, planned.plan, since)
+        store_plan(layout, name, plan_with_topics, since)
     except Exception as error:  # noqa: BLE001 (whatever Spark's planner raises, the query itself has been planned)
         _say(name, error)
+
+
+def _topics_now(planned: LivePlan) -> dict[str, str]:
+    """Return the ids of the topics that a query reads, as far as its brokers say them."""
+    found: dict[str, str] = {}
+    for leaf in kafka_sources(planned.analyzed):
+        with contextlib.suppress(SilentBrokerError):
+            found |= {name: known for name, known in topic_ids(planned.spark._jvm, leaf).items() if known is not None}
+    return found
 
 
 def _say(name: str, error: Exception) -> None:

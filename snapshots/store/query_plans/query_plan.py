@@ -137,6 +137,8 @@ class QueryPlan:
     """The watermarks, with their sources."""
     watermark_policy: str = field(default="min", compare=False)
     """The choice among several watermarks: ``min`` or ``max``."""
+    topics: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The ids of Kafka's topics when the query started; empty where the broker was not asked."""
 
     def to_json(self) -> str:
         """Return the record as text; equal plans have equal texts.
@@ -175,6 +177,7 @@ class QueryPlan:
                 tuple(_operator_plan(operator) for operator in data.get("operators", ())),
                 tuple(_event_time(watermark) for watermark in data.get("event_times", ())),
                 str(data.get("watermark_policy", "min")),
+                {str(name): str(topic) for name, topic in data.get("topics", {}).items()},
             )
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise StoreError(f"The store's record of a plan cannot be read: {error!r:.200}.") from error

@@ -78,8 +78,16 @@ def test_passwords_are_stored_nowhere(spark: SparkSession, broker: Broker, tmp_p
     reader = spark.readStream.format("kafka").options(**secret, subscribe="guarded", startingOffsets="earliest")
     counted = reader.load().groupBy("key").count().selectExpr("key", "CAST(count AS string) AS value")
     for name, recorded in (("read", False), ("kept", True)):
-        target = {"sink": "kafka:out", "sink_options": secret, "record_input": recorded}
-        ss.start(counted, name, tmp_path / "store", trigger="available-now", partitions=1, **target).wait(timeout=60)
+        ss.start(
+            counted,
+            name,
+            tmp_path / "store",
+            trigger="available-now",
+            partitions=1,
+            sink="kafka:out",
+            sink_options=secret,
+            record_input=recorded,
+        ).wait(timeout=60)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any("_plans" in str(path) for path in files)
     for path in files:

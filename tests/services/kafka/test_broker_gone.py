@@ -1,0 +1,121 @@
+"""Brokers that do not answer, and topics that were deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import streamstate as ss
+from services.kafka.broker import Broker
+from services.kafka.counting import Counting
+from streamstate.errors import NotReplayableError, QueryError
+from streamstate.snapshots.spark import kafka_broker
+from streamstate.tutorials.broker import free_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="module")
+def query(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Counting:
+    """A query with two epochs over a topic that was deleted afterwards."""
+    broker.create("gone")
+    made = Counting(spark, broker, "gone", tmp_path_factory.mktemp("gone"), subscribe="gone")
+    for _ in range(2):
+        broker.produce("gone", ((n % 2, f"k{n % 5}", "v") for n in range(20)))
+        made.run()
+    broker.delete("gone")
+    return made
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address at which nobody answers."""
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shorter wait for brokers."""
+    monkeypatch.setattr(kafka_broker, "ANSWERS_WITHIN", 1)
+
+
+def _rehearsed(query: Counting, code: Callable[[], DataFrame], tmp_path: Path) -> None:
+    query.checkpoint.fork(tmp_path / "fork", at=0).step(code)
+
+
+def _replayed(query: Counting, code: Callable[[], DataFrame], tmp_path: Path) -> None:
+    query.checkpoint.replay(code, epochs=(1, 1), to=tmp_path / "replay")
+
+
+def _audited(query: Counting, code: Callable[[], DataFrame], tmp_path: Path) -> None:
+    query.checkpoint.audit(code, epochs=(1, 1), replays=1, store=tmp_path / "audits")
+
+
+PAST = pytest.mark.parametrize("again", [_rehearsed, _replayed, _audited])
+
+
+@PAST
+@pytest.mark.usefixtures("impatient")
+def test_what_runs_again_asks_a_silent_broker_once(
+    query: Counting, again: Callable[[Counting, Callable[[], DataFrame], Path], None], nobody: str, tmp_path: Path
+) -> None:
+    """It ends at once, and names the address."""
+    began = time.monotonic()
+    with pytest.raises(NotReplayableError, match=rf"Kafka at {nobody} does not answer"):
+        again(query, query.elsewhere(nobody), tmp_path)
+    assert time.monotonic() - began < 15
+
+
+@PAST
+def test_what_runs_again_names_a_deleted_topic(
+    query: Counting, again: Callable[[Counting, Callable[[], DataFrame], Path], None], tmp_path: Path
+) -> None:
+    """Rather than Java's stack."""
+    with pytest.raises(NotReplayableError, match="the topic gone has been deleted"):
+        again(query, query.build, tmp_path)
+
+
+def test_inputs_wait_a_few_seconds_for_a_silent_broker(query: Counting, nobody: str) -> None:
+    """Not three minutes."""
+    history = query.history
+    history.describe(query.elsewhere(nobody))
+    began = time.monotonic()
+    try:
+        with pytest.raises(NotReplayableError, match=rf"Kafka at {nobody} does not answer"):
+            history.inputs(1)
+        assert time.monotonic() - began < 8
+    finally:
+        history.describe(query.build)
+
+
+def test_inputs_and_why_name_a_deleted_topic(query: Counting) -> None:
+    """Rather than Java's stack."""
+    query.history.describe(query.build)
+    with pytest.raises(NotReplayableError, match="the topic gone has been deleted"):
+        query.history.inputs(1)
+    with pytest.raises(NotReplayableError, match="the topic gone has been deleted"):
+        query.history.why(1, k="k3")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_query_does_not_start_without_its_broker(query: Counting, nobody: str, tmp_path: Path) -> None:
+    """Neither does a recorder."""
+    frame = query.elsewhere(nobody)()
+    with pytest.raises(QueryError, match=rf"Kafka at {nobody} does not answer"):
+        ss.start(frame, "silent", tmp_path / "store")
+    with pytest.raises(QueryError, match="There is no topic gone at"):
+        ss.start(query.build(), "deleted", tmp_path / "store")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_check_says_that_spark_would_not_start(query: Counting, nobody: str) -> None:
+    """The code is refused until the broker answers, and has the topic."""
+    silent = query.checkpoint.check(query.elsewhere(nobody))
+    assert [finding.kind for finding in silent.findings if finding.level == "refused"] == ["source_unreachable"]
+    deleted = query.checkpoint.check(query.build)
+    assert [finding.kind for finding in deleted.findings if finding.level == "refused"] == ["topics_missing"]
