@@ -19,7 +19,7 @@ from scripts.house import House
 from scripts.typecheck import folders
 
 _PACKAGE = "org.apache.spark"
-_CLASS = re.compile(r"org\.apache\.spark(?:\.[a-z]\w*)*\.[A-Z]\w*[a-z]\w*")
+_CLASS = re.compile(r"org\.apache\.spark(?!\.sql\.kafka010)(?:\.[a-z]\w*)*\.[A-Z]\w*[a-z]\w*")
 _DEFINED = re.compile(r"^\s+(?:def |self\.|cls\.)?(_[a-z]\w*)(?=\s*[:=(])", re.MULTILINE)
 Uses = dict[str, set[str]]
 """The modules that use each name."""
