@@ -102,7 +102,7 @@ package, where streamstate finds it. Names of classes are below `org.apache.spar
 What a version lacks affects only the calls that need it. Their errors name the interface. If that happens with a
 version that is newer than these, please report it.
 
-Beside these, `sql.kafka010.SubscribeStrategy` of the Kafka connector lets the broker be asked with a query's own options.
+Beside these, `sql.kafka010.SubscribeStrategy` of the Kafka connector lets the broker be asked with the query's options.
 """
 
 

@@ -99,11 +99,11 @@ def test_a_diff_as_one_frame(history: History) -> None:
 
 
 def test_epochs_have_the_columns_that_the_reference_lists(history: History) -> None:
-    """Those of the manifest, with Python's times."""
+    """Those of the manifest, with Python's times, and what each epoch read."""
     page = (Path(__file__).parents[2] / "docs/reference/tables.md").read_text("utf-8")
     manifest = page.partition("## The manifest")[2].partition("## ")[0]
     epochs = history.epochs()
-    assert [*epochs.columns] == re.findall(r"^\| `(\w+)` \|", manifest, re.MULTILINE)
+    assert [*epochs.columns] == [*re.findall(r"^\| `(\w+)` \|", manifest, re.MULTILINE), "read", "records"]
     assert isinstance(epochs["began_at"].dtype, pd.DatetimeTZDtype)
     assert isinstance(epochs["next_watermark"].dtype, pd.DatetimeTZDtype)
 
