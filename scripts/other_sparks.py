@@ -28,7 +28,7 @@ WITH_DELTA = "4.1.4"
 RESULTS = ROOT / "build" / "versions"
 AT_ONCE = 2
 _PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps")
-_PYTEST = ("-m", "pytest", "--quiet", "--tb=short", "-p", "no:cacheprovider")
+_PYTEST = ("-m", "pytest", "--quiet", "--durations=5", "--tb=short", "-p", "no:cacheprovider")
 
 
 def runs_here(spark: str) -> bool:

@@ -43,10 +43,10 @@ def test_results_go_to_a_topic(numbers: DataFrame, broker: Broker, tmp_path: Pat
     counted = [(b"k0", b"4"), (b"k1", b"4"), (b"k2", b"4")]
     servers = {"kafka.bootstrap.servers": broker.servers}
     forms: list[dict[str, Any]] = [
-        {"sink": "kafka:short", "sink_options": servers},
-        {"sink": "kafka", "sink_options": {**servers, "topic": "long"}},
+        {"sink": "kafka:short_form", "sink_options": servers},
+        {"sink": "kafka", "sink_options": {**servers, "topic": "long_form"}},
     ]
-    for name, form in zip(("short", "long"), forms, strict=True):
+    for name, form in zip(("short_form", "long_form"), forms, strict=True):
         broker.create(name, partitions=1)
         running = ss.start(numbers, name, tmp_path / "store", trigger="available-now", partitions=2, **form)
         running.wait(timeout=60)
