@@ -27,6 +27,7 @@ from benchmarks.recovering import recovering
 from benchmarks.rescaling import rescaling
 from benchmarks.stepping_forks import stepping_forks
 from benchmarks.storage import storage
+from benchmarks.topic import topic
 from benchmarks.writing_state import writing_state
 
 
@@ -42,7 +43,11 @@ class _Benchmark:
         return f"{(self.run.__doc__ or '').splitlines()[0]} ({self.size})"
 
 
-_SIZES = {"keys": "keys in the state; fleet: queries", "changes": "keys changed an epoch", "epochs": "epochs measured"}
+_SIZES = {
+    "keys": "keys in the state; fleet: queries; topic: records",
+    "changes": "keys changed an epoch; topic: records",
+    "epochs": "epochs measured",
+}
 _USUAL = Size(1_000_000, 50_000, 9)
 _ALL = {
     "alone": _Benchmark(alone, _USUAL),
@@ -63,6 +68,7 @@ _ALL = {
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),
     "bucket_requests": _Benchmark(bucket_requests, Size(5, 5, 3), needs_spark=False),
+    "topic": _Benchmark(topic, Size(10_000_000, 500_000, 5), needs_spark=False),
     "looking": _Benchmark(looking, Size(1_000_000, 50_000, 100), needs_spark=False),
 }
 
