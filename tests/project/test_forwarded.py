@@ -12,9 +12,11 @@ from project.call_graph import CallGraph
 from streamstate import reports
 
 DECIDE = {
+    "operations.checkup.topic_retention:topic_findings",  # with the plan of a classic query
     "operations.promotion.switch:move",  # only with a session that is given
     "snapshots.capture.epoch_entries:_progress_of",  # of the queries of a classic session
     "snapshots.spark.session:_start",  # only where there is no Connect
+    "snapshots.store.query_plans.describe:_topics_now",  # of a classic query
     "snapshots.store.query_plans.spark_plan:plan_of_query",  # of a classic query
     "snapshots.capture.capture:_through_spark",  # the worker reads the files
     "snapshots.capture.reached_checkpoint:checkpoint_of",  # the server knows the checkpoint
