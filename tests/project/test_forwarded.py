@@ -15,6 +15,7 @@ DECIDE = {
     "operations.checkup.topic_retention:topic_findings",  # with the plan of a classic query
     "operations.promotion.switch:move",  # only with a session that is given
     "snapshots.capture.epoch_entries:_progress_of",  # of the queries of a classic session
+    "snapshots.spark.pipeline_code:_FlowCode.__call__",  # in the session of the caller
     "snapshots.spark.session:_start",  # only where there is no Connect
     "snapshots.store.query_plans.describe:_topics_now",  # of a classic query
     "snapshots.store.query_plans.spark_plan:plan_of_query",  # of a classic query

@@ -69,12 +69,13 @@ def test_splits_of_commits(table: Table, tmp_path: Path) -> None:
     assert [numbers(history, epoch) for epoch in range(2, 6)] == oracle
     table.vacuum()
     checkpoint, build = running.checkpoint, table.totals
-    for reason in reasons(
+    refusals = reasons(
         lambda: history.inputs(3),
         lambda: history.why(3, k="k1"),
         lambda: checkpoint.fork(tmp_path / "fork", at=2).step(build),
         lambda: checkpoint.replay(build, to=tmp_path / "replay", epochs="3..4"),
-    ) + [str(checkpoint.check(build, replay=3))]:
+    )
+    for reason in (*refusals, str(checkpoint.check(build, replay=3))):
         assert "1 of 1 files that the epoch read" in reason
         assert "gone (1 of table version 1)" in reason
         assert "VACUUM" in reason
