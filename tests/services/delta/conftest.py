@@ -22,6 +22,8 @@ def service_settings() -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        # VACUUM lists a table with so many tasks: by default ten thousand.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     }
 
 
