@@ -53,7 +53,7 @@ _GAUGES = {
 
 @dataclass
 class _Counted:
-    """What the passes of a query, or of several, did."""
+    """Totals over the passes of a query, or of several."""
 
     epochs: int = 0
     rows: int = 0

@@ -21,7 +21,7 @@ _AWS = (
     "json-utils metrics-spi netty-nio-client profiles protocol-core regions retries retries-spi s3 s3-transfer-manager "
     "sdk-core sts third-party-jackson-core utils utils-lite"
 )
-"""What Hadoop needs of AWS's libraries: the bundle of all of them has hundreds of megabytes."""
+"""The modules of AWS's SDK that Hadoop needs; the bundle of all modules takes hundreds of megabytes."""
 
 SETS = {
     "kafka-broker": BROKER,

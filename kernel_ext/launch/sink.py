@@ -1,4 +1,4 @@
-"""Where a query's results go."""
+"""The sink that takes a query's results."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class FleetReport:
     """The result of one capture of many queries."""
 
     reports: tuple[CaptureReport, ...]
-    """What was captured of each query; also of those that were up to date."""
+    """A report for each query, including those that were up to date."""
     failed: Mapping[str, str]
     """The error of each checkpoint that could not be captured, or not up to its newest epoch, by its path."""
 

@@ -1,4 +1,4 @@
-"""What each epoch read of its sources: for Kafka, from which offset to which, of each partition."""
+"""The input that each epoch read from its sources: for Kafka, the range of offsets in each partition."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BySource: TypeAlias = "Mapping[str | int, Any]"
 
 @dataclass(frozen=True)
 class EpochReads:
-    """What an epoch read."""
+    """The input of one epoch."""
 
     words: dict[str | int, str]
     """Of each source, in words."""
     records: int | None
-    """How many records of Kafka lie between its offsets; None if the query does not read Kafka, or it is not known."""
+    """The number of Kafka's records between its offsets; None if the query reads no topic, or if it is not known."""
     reads_kafka: bool
 
 

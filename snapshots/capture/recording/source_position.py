@@ -1,4 +1,4 @@
-"""How far a recorder had read Kafka after each batch: kept in the recording, and in the offsets of its readers.
+"""The offsets of Kafka after each batch of a recorder: kept in the recording, and in the offsets of its readers.
 
 A batch's position is a file beside the table, written before the batch is committed. A recorder that runs an epoch
 again writes the same.
