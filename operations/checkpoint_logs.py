@@ -10,7 +10,7 @@ import pandas as pd
 from streamstate.operations.checkup.state_tables import table_readings
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.epoch_reads import epoch_reads
-from streamstate.snapshots.checkpoint.source_progress import by_source
+from streamstate.snapshots.checkpoint.source_progress import by_source, recorded_by_source
 from streamstate.snapshots.spark.kafka_lag import kafka_lags, running_query
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ def epoch_frame(checkpoint: CheckpointFiles, running: StreamingQuery | None = No
         known = known if plan is None else checkpoint.sources(plan, known)
         planned.append((epoch, plan, known))
     reads = epoch_reads(
-        (epoch, by_source(plan.sources) if plan else {}, by_source(json.loads(facts)) if facts else {})
-        for epoch, plan, facts in planned
+        (epoch, by_source(plan.sources) if plan else {}, recorded_by_source(facts)) for epoch, plan, facts in planned
     )
     behind = kafka_lags(running or running_query(query_id))
     rows = [

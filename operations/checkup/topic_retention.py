@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from streamstate.operations.checkup.report import CheckupFinding
 from streamstate.snapshots.checkpoint.source_offsets import first_offset, kafka_topics
-from streamstate.snapshots.checkpoint.source_progress import by_source
+from streamstate.snapshots.checkpoint.source_progress import recorded_by_source
 from streamstate.snapshots.spark.kafka_broker import SilentBrokerError, Topic, reads_kafka, topics
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.query_plans.plan_inputs import sources_of
@@ -53,7 +52,7 @@ def _ends(entries: Sequence[Entry], source: str) -> dict[int, Offsets]:
     """Return the end offsets of a source by captured epoch, ascending, after where the query began as epoch -1."""
     found: dict[int, Offsets] = {}
     for entry in entries:
-        offsets, facts = by_source(json.loads(entry.offsets or "[]")), by_source(json.loads(entry.sources or "[]"))
+        offsets, facts = recorded_by_source(entry.offsets), recorded_by_source(entry.sources)
         end, start = (
             next((kafka_topics(of) for name, of in known.items() if str(name) == source), None)
             for known in (offsets, {name: first_offset(None, fact) for name, fact in facts.items()})

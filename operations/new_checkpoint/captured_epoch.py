@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import EpochGoneError, UntrustedStoreError
 from streamstate.operations.new_checkpoint.log_texts import milliseconds, offset_text
 from streamstate.snapshots.checkpoint.logs import is_source_name
-from streamstate.snapshots.checkpoint.source_progress import by_source
+from streamstate.snapshots.checkpoint.source_progress import recorded_by_source
 from streamstate.state_inspect.sql.spark_relations import read_in_spark
 
 if TYPE_CHECKING:
@@ -62,8 +61,7 @@ class CapturedEpoch:
     @property
     def sources(self) -> dict[str | int, SourceFacts]:
         """The facts on each source beside its offset."""
-        recorded = self._entry.sources
-        return {} if recorded is None else by_source(json.loads(recorded))
+        return recorded_by_source(self._entry.sources)
 
     @property
     def watermark(self) -> int:

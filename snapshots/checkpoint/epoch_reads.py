@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
 from streamstate.snapshots.checkpoint.source_offsets import Partitions, first_offset, in_words, parsed, read_topics
-from streamstate.snapshots.checkpoint.source_progress import by_source
+from streamstate.snapshots.checkpoint.source_progress import recorded_by_source
 
 if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entry
@@ -48,8 +47,7 @@ def epoch_reads(epochs: Iterable[tuple[int, BySource, BySource]]) -> Iterator[Ep
 def reads_in_manifest(entries: Iterable[Entry]) -> Iterator[EpochReads]:
     """Yield what each epoch read, from the manifest's rows, which ascend."""
     return epoch_reads(
-        (entry.epoch, by_source(json.loads(entry.offsets or "[]")), by_source(json.loads(entry.sources or "[]")))
-        for entry in entries
+        (entry.epoch, recorded_by_source(entry.offsets), recorded_by_source(entry.sources)) for entry in entries
     )
 
 

@@ -45,7 +45,7 @@ def sources_after(
     The cost is proportional to the number of files read since ``before``, the column's value for an earlier epoch.
     The sources' end offsets and names (none if they have no names) are in the query's order.
     """
-    known: dict[str | int, SourceFacts] = by_source(json.loads(before)) if before is not None else {}
+    known: dict[str | int, SourceFacts] = recorded_by_source(before)
     sources: Sequence[str | int] = names or range(len(offsets))
     found = {
         source: _source(files, f"{checkpoint}/sources/{source}", known.get(source), offset)
@@ -61,6 +61,11 @@ def sources_after(
 def by_source(held: dict[str, Any] | list[Any]) -> dict[str | int, Any]:
     """Return the manifest's facts of each source, by its name or, if it has none, by its place in the query."""
     return dict(held.items() if isinstance(held, dict) else enumerate(held))
+
+
+def recorded_by_source(column: str | None) -> dict[str | int, Any]:
+    """Return what the manifest's column ``offsets`` or ``sources`` has of each source; nothing if it is null."""
+    return {} if column is None else by_source(json.loads(column))
 
 
 def _source(files: ReadableFiles, folder: str, before: SourceFacts, offset: str) -> SourceFacts:

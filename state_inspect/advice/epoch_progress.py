@@ -11,7 +11,7 @@ from typing import Any
 
 from streamstate.snapshots.checkpoint.bindings import FORMAT
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.source_progress import by_source
+from streamstate.snapshots.checkpoint.source_progress import recorded_by_source
 from streamstate.snapshots.store.entries import Entries
 from streamstate.state_inspect.unix_time import begun
 
@@ -32,7 +32,7 @@ class EpochProgress:
     @cached_property
     def sources(self) -> Mapping[str, Any]:
         """The end offset of each source by its name or place, without what only binds shared variables."""
-        known = by_source(json.loads(self.offsets)) if self.offsets else {}
+        known = recorded_by_source(self.offsets)
         return {str(source): offset for source, offset in known.items() if FORMAT not in str(offset)}
 
     def read_more_than(self, before: EpochProgress | None) -> bool:

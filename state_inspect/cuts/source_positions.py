@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 from streamstate.errors import InvalidArgumentError, UnknownEpochError, choices
 from streamstate.snapshots.checkpoint.delta_offsets import FILE, VERSION, DeltaOffset, is_delta, is_table_version
 from streamstate.snapshots.checkpoint.source_offsets import Partitions, first_offset, read_topics
-from streamstate.snapshots.checkpoint.source_progress import FILES, by_source
+from streamstate.snapshots.checkpoint.source_progress import FILES, recorded_by_source
 from streamstate.snapshots.store.entries import Entry
 
 Positions: TypeAlias = "dict[Hashable, Hashable]"
@@ -57,8 +57,8 @@ def reflected(entries: Sequence[Entry]) -> list[dict[str | int, Source]]:
     found: list[dict[str | int, Source]] = []
     last: Entry | None = None
     for entry in entries:
-        offsets = by_source(json.loads(entry.offsets)) if entry.offsets is not None else {}
-        facts = by_source(json.loads(entry.sources)) if entry.sources is not None else {}
+        offsets = recorded_by_source(entry.offsets)
+        facts = recorded_by_source(entry.sources)
         sources = {name: Source(offset, facts.get(name)) for name, offset in offsets.items()}
         if found and last is not None:
             follows = entry.epoch == last.epoch + 1
@@ -360,7 +360,7 @@ def _shown(entry: Entry) -> str:
     """Return an entry's offsets as the caller would write them."""
     offsets = json.loads(entry.offsets or "[]", object_hook=_delta_limit)
     shown = json.dumps(offsets[0] if isinstance(offsets, list) and len(offsets) == 1 else offsets)
-    files = [facts["files"] for facts in by_source(json.loads(entry.sources or "[]")).values() if _has_files(facts)]
+    files = [facts["files"] for facts in recorded_by_source(entry.sources).values() if _has_files(facts)]
     return shown + (f" ({', '.join(map(str, files))} files)" if files else "")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.checkpoint.delta_offsets import is_delta
 from streamstate.snapshots.checkpoint.source_offsets import in_words, read_topics
-from streamstate.snapshots.checkpoint.source_progress import by_source
+from streamstate.snapshots.checkpoint.source_progress import recorded_by_source
 from streamstate.widgets.number_text import amount, size, span
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def from_plan(
 
 def from_store(entry: Entry) -> Operators:
     """Return a box for each source and each stateful operator of an epoch in the manifest."""
-    offsets = by_source(json.loads(entry.offsets or "[]"))
+    offsets = recorded_by_source(entry.offsets)
     rows = "" if entry.input_rows is None or len(offsets) != 1 else f"{amount(entry.input_rows, 'row')} in"
     boxes = []
     for at, (source, offset) in enumerate(offsets.items()):
