@@ -260,6 +260,8 @@ class Running:
         newest = self._captured(None)
         if newest is not None and epoch is not None and newest < epoch:
             raise QueryError(f"{self.name} ended at epoch {newest}, before epoch {epoch}.")
+        if newest is not None and self._versions is not None:
+            self._versions.stop()  # the last epoch's contributions are merged then, in the background
         return newest
 
     def _reached_running(self, goal: int) -> int | None:

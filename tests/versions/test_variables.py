@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.versions("shared variables", since="4.0")
-def test_a_shared_variable(totals: Totals, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Operators read the version of their epoch, and contribute."""
+def test_a_shared_variable(
+    totals: Totals, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operators read the version of their epoch, and contribute; the wait for the end waits for the last epoch's."""
     from pyspark.sql import functions as F
 
+    from streamstate.variables import version_pump
+
+    monkeypatch.setattr(version_pump, "_INTERVAL", 60)
     store = tmp_path_factory.mktemp("shared") / "store"
     limit, late = ss.shared(store, "limit", "long", init=15), ss.shared(store, "late", "counter")
 
