@@ -74,7 +74,8 @@ def check(
     frame = check_streaming(build())
     findings = list(_damage_findings(start, frame))
     columns: Mapping[str, tuple[ColumnPair, ...]] = {}
-    rehearsal = Rehearsal(spark, opened, build, mode, None if store is None else layout_of(store), report)
+    layout = None if store is None else layout_of(store)
+    rehearsal = Rehearsal(spark, opened, build, mode, store=layout, progress=report)
     if not _refused(findings):
         recorded = recorded_plan(store, opened.query_id, committed[-1])
         checking = _Checking(spark, opened, committed[-1], mode, recorded)

@@ -40,6 +40,7 @@ class Rehearsal:
         checkpoint: CheckpointFiles,
         build: BuildQuery,
         mode: str,
+        *,
         store: Layout | None,
         progress: ProgressCallback,
     ) -> None:
@@ -80,9 +81,7 @@ class Rehearsal:
 
     def _step(self, target: str) -> str | None:
         """Run the next epoch; return why it may have read fewer records than the original, if it may."""
-        runner = ForkRunner(
-            self._build, target, self._checkpoint.path, self._spark, mode=self._mode, store=self._store
-        )
+        runner = ForkRunner(self._build, target, self._checkpoint.path, self._spark, mode=self._mode, store=self._store)
         report = EpochLoop(runner, ForkCapture(target, None, None, self._spark)).run(1)
         return next((run.doubt for run in report.epochs), None)
 

@@ -44,17 +44,19 @@ class WholeInput:
         gone = kept.gone()
         if (lacking := self._lacking(kept, gone, leaf, source)) is not None:
             raise self._compacted(kept, lacking)
-        self._note(kept, gone)
+        self._note(kept, gone, strict=loss_fails(leaf))
         return self.reader.batch(leaf, source, streaming=streaming, lossy=bool(gone))
 
     def doubt(self, leaf: Any, source: SourceRange) -> str | None:
         """Return, for a source that is to be read again by Spark, why it may lack records; None if it has them all.
 
         Raises:
-            NotReplayableError: some of them are gone for certain.
+            NotReplayableError: some of them are gone for certain, or Spark would fail at an offset that is gone.
         """
         kept = self._kept(leaf, source)
-        lacking = self._lacking(kept, kept.gone(), leaf, source)
+        if (gone := kept.gone()) and loss_fails(leaf):
+            raise input_gone(self.epoch, gone)
+        lacking = self._lacking(kept, gone, leaf, source)
         if lacking is None:
             return None
         if self.known.rows is not None:
@@ -67,9 +69,7 @@ class WholeInput:
     def _kept(self, leaf: Any, source: SourceRange) -> EpochRecords:
         reader = self.reader
         jvm: Any = reader.spark._jvm
-        return records_now(
-            jvm, leaf, source, reader.files, reader.checkpoint, epoch=self.epoch, ids=self.known.topics
-        )
+        return records_now(jvm, leaf, source, reader.files, reader.checkpoint, epoch=self.epoch, ids=self.known.topics)
 
     def _lacking(self, kept: EpochRecords, gone: list[str], leaf: Any, source: SourceRange) -> int | None:
         """Return how many records are left of those between the offsets; None if the epoch read no others.
@@ -78,7 +78,7 @@ class WholeInput:
             NotReplayableError: some that it read are gone for certain.
         """
         rows = self.known.rows
-        if [*kept.replaced()] or (gone and (rows is None or loss_fails(leaf))):
+        if [*kept.replaced()] or (gone and rows is None):
             raise input_gone(self.epoch, gone)
         if not gone and not kept.compacted:
             return None
@@ -100,9 +100,11 @@ class WholeInput:
             " or streamstate.record."
         )
 
-    def _note(self, kept: EpochRecords, gone: list[str]) -> None:
+    def _note(self, kept: EpochRecords, gone: list[str], *, strict: bool) -> None:
         rows = self.known.rows
-        if gone:
+        if gone and strict:
+            self.notes.append(f"Gone, and never read: {'; '.join(gone)}. They were of transactions.")
+        elif gone:
             self.notes.append(f"Lost before the epoch read them, and never in the state: {'; '.join(gone)}.")
         elif rows is not None and rows < kept.offsets:
             why = (

@@ -39,6 +39,7 @@ _KEYS = 6
         pytest.param(2, 30, "read_uncommitted", marks=pytest.mark.exhaustive),
         pytest.param(3, 30, "read_committed", marks=pytest.mark.exhaustive),
         pytest.param(4, 30, "read_committed", marks=pytest.mark.exhaustive),
+        pytest.param(5, 30, "read_uncommitted", marks=pytest.mark.exhaustive),
     ],
 )
 def test_inputs_and_why_are_those_of_an_independent_consumer(
@@ -235,3 +236,9 @@ def test_an_epoch_with_transactions_is_marked(spark: SparkSession, broker: Broke
     assert len(rows.notes) == 1
     assert rows.notes[0].startswith("The epoch's offsets cover 14 records, and it read 7. None were lost")
     assert query.checkpoint.replay(query.build, epochs=(0, 0)).same
+    broker.expire("paid", {0: 6})  # only what was aborted
+    rows = query.history.inputs(0)
+    assert rows.count() == 7
+    assert "Gone, and never read: records 0 to 5 of the topic paid" in rows.notes[0]
+    with pytest.raises(NotReplayableError, match="records 0 to 5 of the topic paid"):  # where Spark fails
+        query.checkpoint.replay(query.build, epochs=(0, 0))
