@@ -48,7 +48,7 @@ class EpochFrame(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         if (shown := self._shown()) is None:
-            return str(super()._repr_html_())  # type: ignore[operator]
+            return self.to_html(max_rows=_SHOWN)
         with pd.option_context("display.max_colwidth", None):
             return shown.to_html(max_rows=_SHOWN)
 

@@ -67,7 +67,7 @@ def topic_findings(
 
 def _ends_in_checkpoint(checkpoint: CheckpointFiles, source: str) -> dict[int, Offsets]:
     """Return the end offsets of a source by committed epoch, after where the query began as epoch −1."""
-    found = {}
+    found: dict[int, Offsets] = {}
     if (start := kafka_topics(recorded_start(checkpoint.files, f"{checkpoint.path}/sources/{source}"))) is not None:
         found[-1] = start
     for epoch in checkpoint.committed():
@@ -83,7 +83,7 @@ def _ends_in_store(layout: Layout | None, name: str | None, source: str) -> dict
         return {}
     manifest = Manifest(layout, name)
     manifest.refresh()
-    found = {}
+    found: dict[int, Offsets] = {}
     for entry in manifest.entries:
         facts = recorded_by_source(entry.sources)
         start = _of_source({known: first_offset(None, fact) for known, fact in facts.items()}, source)

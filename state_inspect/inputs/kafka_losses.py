@@ -128,7 +128,7 @@ def last_loss(
         topics: the topics as they are now.
         ids: returns the topics' ids at an epoch, as far as they are known.
     """
-    for epoch in reversed(ends):
+    for epoch in reversed([*ends]):
         if (before := ends.get(epoch - 1)) is None:
             continue
         if gone := EpochRecords(read_offsets(before, ends[epoch]), topics, ids(epoch)).gone():

@@ -13,6 +13,7 @@ from synthetic import copy_of
 
 import streamstate as ss
 from streamstate.command_line.program import main
+from streamstate.operations.checkpoint_logs import EpochFrame
 from streamstate.snapshots.checkpoint.epoch_reads import BySource, epoch_reads
 from streamstate.snapshots.spark.kafka_lag import kafka_lag
 
@@ -61,6 +62,7 @@ def test_the_epochs_of_a_checkpoint_say_the_same(
     assert found["sources"][0] == {0: WORDS[0]}
     assert [words[0] for words in found["sources"]][3:] == WORDS[1:]
     assert found["records"].fillna(-1).tolist() == [25, 0, 0, -1, -1]
+    assert isinstance(found, EpochFrame)
     for text in (repr(found), found._repr_html_()):
         assert all(words in text for words in WORDS)
         assert "offsets" not in text

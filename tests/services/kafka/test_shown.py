@@ -109,8 +109,8 @@ def test_the_doctor_compares_the_topics_retention_with_the_kept_epochs(
 ) -> None:
     """And proposes to record the input."""
 
-    def said(**code: Callable[[], DataFrame]) -> list[tuple[str, str]]:
-        findings = running.checkpoint.doctor(running.store, **code).findings
+    def said(code: Callable[[], DataFrame] | None = None) -> list[tuple[str, str]]:
+        findings = running.checkpoint.doctor(running.store, build_query=code).findings
         return [(finding.level, finding.text) for finding in findings if FLIGHTS in finding.text]
 
     advice = "or record the input of the next query: %%stream --record-input, streamstate.start(…, record_input=True)."
@@ -128,7 +128,7 @@ def test_the_doctor_compares_the_topics_retention_with_the_kept_epochs(
     with monkeypatch.context() as patched:
         patched.setattr(plan_table, "_planned", {})  # as in another process
         assert said() == []
-        assert said(build_query=lambda: frame) == [(level, text)]
+        assert said(lambda: frame) == [(level, text)]
 
 
 def test_the_broker_says_how_far_a_query_that_runs_elsewhere_is_behind(
