@@ -223,8 +223,8 @@ class Checkpoint(os.PathLike[str]):
         ``partitions`` of the state; ``offsets`` (JSON, as :meth:`History.epochs` has it); ``sources``, a dict with what
         the epoch read of each source, in words: for Kafka from which offset to which, of each partition; ``records``,
         how many of Kafka's offsets these are; ``lag``, how many records of Kafka it left unread, for the last epochs
-        of a query that runs in this process. What Spark has purged is missing. Printed, the frame shows all rows of
-        ``sources`` whole.
+        of a query that runs in this process. What Spark has purged is missing. Printed, the frame
+        shows ``sources`` whole.
 
         Args:
             build_query: returns the query's streaming DataFrame. Kafka is then asked, once and for at most a few

@@ -11,7 +11,7 @@ from streamstate.errors import QueryError
 from streamstate.operations.checkup.state_tables import table_readings
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.epoch_reads import epoch_reads, in_a_line
-from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
+from streamstate.snapshots.checkpoint.source_offsets import read_topics
 from streamstate.snapshots.checkpoint.source_progress import by_source, recorded_by_source
 from streamstate.snapshots.spark.kafka_lag import kafka_lags, running_query
 
@@ -79,9 +79,10 @@ def epoch_frame(
         (epoch, by_source(plan.sources) if plan else {}, recorded_by_source(facts)) for epoch, plan, facts in planned
     )
     behind = kafka_lags(running or running_query(query_id))
-    newest = next((plan for epoch, plan, _ in reversed(planned) if epoch in committed and plan is not None), None)
-    if build_query is not None and newest is not None and (lag := _lag_now(newest, build_query)) is not None:
-        behind = {max(committed): lag} | behind
+    newest = max(committed, default=-1)
+    if build_query is not None and newest not in behind and (plan := checkpoint.readable_plan(newest)) is not None:
+        lag = _lag_now(plan, build_query)
+        behind |= {} if lag is None else {newest: lag}
     rows = [
         (
             epoch,
@@ -116,9 +117,10 @@ def _lag_now(plan: PlannedEpoch, build_query: BuildQuery) -> int | None:
     sources = {source.name: source.leaf for source in sources_of(frame._jdf.queryExecution().analyzed())}
     found = []
     for name, leaf in sources.items():
-        if reads_kafka(leaf):
+        read, offset = read_topics(offsets.get(name)), offsets.get(name)
+        if reads_kafka(leaf) and (read is not None or offset is None):
             try:
-                found.append(unread(frame.sparkSession._jvm, leaf, kafka_topics(offsets.get(name)) or {}))
+                found.append(unread(frame.sparkSession._jvm, leaf, read or {}))
             except SilentBrokerError as error:
                 raise QueryError(no_answer(leaf, error)) from error
     return sum(found) if found else None

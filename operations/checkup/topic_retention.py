@@ -102,10 +102,10 @@ def _kept_findings(
     found: Mapping[str, Topic | None], ends: Mapping[int, Offsets], plans: Plans | None
 ) -> Iterable[CheckupFinding]:
     """Return what is gone; or, if nothing is, for how long topics keep their records."""
+    recorded = () if plans is None else plans.recorded()
 
     def ids(epoch: int) -> Mapping[str, str]:
-        plan = None if plans is None else plans.at(epoch)
-        return {} if plan is None else plan.topics
+        return next((known.plan.topics for known in reversed(recorded) if known.since <= epoch), {})
 
     if (lost := last_loss(ends, found, ids)) is not None:
         epoch, gone = lost
