@@ -34,6 +34,13 @@ def add_code(
     **options: Any,
 ) -> None:
     """Add the code of a query, and its output mode; ``mode`` is the default, None if it is found."""
+    add_code_alone(parser, name, more, **options)
+    default = f"default: {mode}" if mode else "needed where Spark accepts several, and it matters which it is"
+    parser.add_argument("--mode", choices=MODES, default=mode, help=f"the output mode ({default})")
+
+
+def add_code_alone(parser: argparse.ArgumentParser, name: str = "--code", more: str = "", **options: Any) -> None:
+    """Add the code of a query whose output mode does not matter."""
     parser.add_argument(
         name,
         metavar="MODULE:FUNCTION",
@@ -42,18 +49,30 @@ def add_code(
         f" a pipeline's file the flow{more}",
         **options,
     )
-    default = f"default: {mode}" if mode else "needed where Spark accepts several, and it matters which it is"
-    parser.add_argument("--mode", choices=MODES, default=mode, help=f"the output mode ({default})")
+
+
+def given_code(given: argparse.Namespace) -> Callable[[], DataFrame] | None:
+    """Return the code that was given, with a session of Spark to run it in; None if none was."""
+    if given.code is None:
+        return None
+    build = loaded(*given.code)
+    _start_session()
+    return build
 
 
 def plan_by_code(history: History, given: argparse.Namespace, epoch: int) -> None:
     """Plan a query of a store from the code that was given, so that Spark can read its input again here."""
-    from streamstate.snapshots.spark.session import running_session, session
     from streamstate.snapshots.store.query_plans.describe import plan_here
+
+    _start_session()
+    plan_here(history.recorded.layout, history.name, loaded(*given.code), mode=given.mode, epoch=epoch)
+
+
+def _start_session() -> None:
+    from streamstate.snapshots.spark.session import running_session, session
 
     if running_session() is None:
         session()
-    plan_here(history.recorded.layout, history.name, loaded(*given.code), mode=given.mode, epoch=epoch)
 
 
 def place_of(text: str) -> tuple[str, str]:

@@ -169,8 +169,14 @@ class Checkpoint(os.PathLike[str]):
         record = read_fork(self._files.files, self.path)
         return None if record is None else Checkpoint(record.parent, storage_options=self._storage_options)
 
+    @classic_spark(unless_local=True)
     def doctor(
-        self, store: str | Path | None = None, *, every: Every = 1, spark: SparkSession | None = None
+        self,
+        store: str | Path | None = None,
+        *,
+        build_query: BuildQuery | None = None,
+        every: Every = 1,
+        spark: SparkSession | None = None,
     ) -> DoctorReport:
         """Examine the checkpoint, and a store if one is given. Nothing is written.
 
@@ -178,6 +184,9 @@ class Checkpoint(os.PathLike[str]):
 
         Args:
             store: the store that it is or will be captured into.
+            build_query: returns the query's streaming DataFrame. Kafka is then asked, once and for at most a few
+                seconds, which epochs' records its topics still keep, and how many records the query has yet to read.
+                A query that was started or described in this process with ``store`` needs no code for that.
             every: how often it is to be captured, as for :meth:`follow`.
             spark: the session for another file system; by default the running one, or an embedded one.
 
@@ -188,6 +197,7 @@ class Checkpoint(os.PathLike[str]):
             NotACheckpointError: there is no checkpoint.
             StoreError: the store cannot be reached or read.
             InvalidArgumentError: ``every`` is invalid.
+            QueryError: ``build_query`` returns no streaming DataFrame.
 
         Example:
             >>> report = checkpoint.doctor("store")
@@ -196,19 +206,33 @@ class Checkpoint(os.PathLike[str]):
         """
         from streamstate.operations.checkup.examine import examine
 
-        return examine(self._where, store, every=every, storage_options=self._storage_options, spark=spark)
+        return examine(
+            self._where,
+            store,
+            build_query=build_query,
+            every=every,
+            storage_options=self._storage_options,
+            spark=spark,
+        )
 
-    def epochs(self) -> pd.DataFrame:
+    @classic_spark(unless_local=True)
+    def epochs(self, build_query: BuildQuery | None = None) -> pd.DataFrame:
         """Return the epochs in the checkpoint's logs, ascending, without Spark.
 
         Columns: ``epoch``; ``status`` (``committed`` or ``begun``); ``began_at``, ``committed_at``, ``watermark``;
         ``partitions`` of the state; ``offsets`` (JSON, as :meth:`History.epochs` has it); ``sources``, a dict with what
         the epoch read of each source, in words: for Kafka from which offset to which, of each partition; ``records``,
         how many of Kafka's offsets these are; ``lag``, how many records of Kafka it left unread, for the last epochs
-        of a query that runs in this process. What Spark has purged is missing.
+        of a query that runs in this process. What Spark has purged is missing. Printed, the frame
+        shows ``sources`` whole.
+
+        Args:
+            build_query: returns the query's streaming DataFrame. Kafka is then asked, once and for at most a few
+                seconds, for the ``lag`` of the newest committed epoch of a query that runs elsewhere, or not at all.
 
         Raises:
             NotACheckpointError: there is no checkpoint.
+            QueryError: ``build_query`` returns no streaming DataFrame, or Kafka does not answer.
 
         Example:
             >>> checkpoint.epochs()["sources"].iloc[-1]
@@ -216,7 +240,7 @@ class Checkpoint(os.PathLike[str]):
         """
         from streamstate.operations.checkpoint_logs import epoch_frame
 
-        return epoch_frame(self._files, self._query)
+        return epoch_frame(self._files, self._query, build_query)
 
     def operators(self) -> pd.DataFrame:
         """Return the stateful operators with their state tables at the newest committed epoch, without Spark.

@@ -79,8 +79,13 @@ def recorded_plan(store: Store | str | Path | None, query_id: str, epoch: int) -
     """
     if store is None:
         return None
-    layout = Layout.at(store) if isinstance(store, str | os.PathLike) else store.layout
+    layout = layout_of(store)
     return Plans(layout, _name(layout, query_id)).at(epoch)
+
+
+def layout_of(store: Store | str | Path) -> Layout:
+    """Return the tables of a store, given as an object or by its path."""
+    return Layout.at(store) if isinstance(store, str | os.PathLike) else store.layout
 
 
 def recorded_history(

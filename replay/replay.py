@@ -24,6 +24,7 @@ from streamstate.snapshots.checkpoint.copying import temporary_folder
 from streamstate.snapshots.checkpoint.filesystem import files_for, location
 from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
 from streamstate.snapshots.spark.session import given_session
+from streamstate.snapshots.store.layout import Layout
 from streamstate.state_inspect import Comparison, History
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def replay(
         conf=settings,
         shared=dict(shared or {}),
         pinned=pinned,
+        store=None if store is None else Layout.at(store_path),
     )
     capture = ForkCapture(made.path, store_path, name, active)
     steps = _run(EpochLoop(runner, capture, capture_each=True, progress=progress), made, last - first + 1)

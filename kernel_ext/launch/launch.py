@@ -90,6 +90,26 @@ class Launch:
 
         return recorders_of(self.frame)
 
+    def check_sources(self) -> None:
+        """Check that the brokers of its sources answer and have its topics, those of its recorders included.
+
+        Raises:
+            QueryError: they do not.
+        """
+        from streamstate.snapshots.spark.kafka_broker import check_answers
+
+        if not self.on_connect:
+            for frame in (self.frame, *(recorder.frame for recorder in self.recorders())):
+                check_answers(frame)
+
+    def start_again(self) -> StreamingQuery:
+        """Start the query after a failure, if the brokers of its sources answer; Spark would try for minutes."""
+        from streamstate.snapshots.spark.kafka_broker import check_answers
+
+        if not self.on_connect:
+            check_answers(self.frame)
+        return self.start()
+
     @lasting_jobs()
     def start(self) -> StreamingQuery:
         """Start the query from its checkpoint, and before it what records its input."""

@@ -205,7 +205,8 @@ class Running:
             The handle of the new run; :attr:`newest` of this one gives it too.
 
         Raises:
-            QueryError: the query was not started in this process.
+            QueryError: the query was not started in this process; or Kafka does not answer within a few seconds, or
+                lacks one of its topics. It then goes on as it is.
 
         Example:
             >>> running = running.restart()

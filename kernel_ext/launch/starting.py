@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,6 +35,7 @@ from streamstate.snapshots.store.registry import check_name_free, check_store, r
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.operations.supervision.restart_policy import BackOff
     from streamstate.snapshots.capture.pass_plan import Every
@@ -207,6 +209,7 @@ def start_launch(
     launch.check_resumes(committed)
     advise(launch.frame.sparkSession)
     if previous is not None:
+        launch.check_sources()
         previous.stop()
     if checkpoint is not None and (undone := recover_rescale(checkpoint, spark)) is not None:
         (repaired or say)(
@@ -236,9 +239,12 @@ def start_launch(
         supervised = None
         recorders: dict[Recorder, Supervised | None] = dict.fromkeys(launch.recorders())
         if launch.restart is not None:  # when supervision ends, so does the capture
-            supervised = Supervised(launch.start, query, back_off=launch.restart, ended=capture.end, checkpoint=path)
+            supervised = Supervised(
+                launch.start_again, query, back_off=launch.restart, ended=capture.end, checkpoint=path
+            )
             for recorder in () if launch.ends else recorders:
-                recorders[recorder] = Supervised(recorder.start, recorder.start(), back_off=launch.restart)
+                record_again = partial(_record_again, recorder)
+                recorders[recorder] = Supervised(record_again, recorder.start(), back_off=launch.restart)
     except BaseException:
         query.stop()
         for recorder in launch.recorders():
@@ -260,6 +266,12 @@ def start_launch(
     known.pop(launch.name, None)  # so that the newest comes last
     known[launch.name] = handle
     return handle
+
+
+def _record_again(recorder: Recorder) -> StreamingQuery:
+    """Start a recorder after a failure, if its broker answers."""
+    check_answers(recorder.frame)
+    return recorder.start()
 
 
 def _record_plan(launch: Launch, layout: Layout, since: int, say: Say) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from streamstate.snapshots.checkpoint.state_files import StoreFiles
 from streamstate.snapshots.store.layout import Layout
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _STORE = "spark.sql.streaming.stateStore"
 # A setting that a query is pinned to, and the Spark that pinned queries to it first; newest first.
@@ -49,6 +49,7 @@ def examine(
     checkpoint: str | os.PathLike[str],
     store: str | Path | None = None,
     *,
+    build_query: Callable[[], DataFrame] | None = None,
     every: Every = 1,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
@@ -77,10 +78,11 @@ def examine(
         report_progress("looking at the store")
         there = store_state(Layout.at(store, storage_options), query_id, committed)
         findings += store_findings(there)
-        if there.name is not None and "pyspark" in sys.modules:  # otherwise no plan is known that names a broker
-            from streamstate.operations.checkup.topic_retention import topic_findings
+    if build_query is not None or (there is not None and "pyspark" in sys.modules):  # else nothing names a broker
+        from streamstate.operations.checkup.topic_retention import topic_findings
 
-            findings += topic_findings(Layout.at(store, storage_options), there.name)
+        layout = None if store is None else Layout.at(store, storage_options)
+        findings += topic_findings(opened, layout, None if there is None else there.name, build_query)
     findings += damage_findings(opened, start, there)
     findings += advice_findings(opened, whole, there, storage_options)
     findings += retention_findings(committed, seconds, interval) if tables else []

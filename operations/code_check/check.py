@@ -21,7 +21,7 @@ from streamstate.operations.code_check.rehearsal import Rehearsal
 from streamstate.operations.code_check.report import CheckReport, Finding, Level
 from streamstate.operations.code_check.spark_verdict import refusal, spark_verdict
 from streamstate.operations.report_html import ColumnPair
-from streamstate.operations.stopped_query import recorded_plan
+from streamstate.operations.stopped_query import layout_of, recorded_plan
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -74,7 +74,8 @@ def check(
     frame = check_streaming(build())
     findings = list(_damage_findings(start, frame))
     columns: Mapping[str, tuple[ColumnPair, ...]] = {}
-    rehearsal = Rehearsal(spark, opened, build, mode, report)
+    layout = None if store is None else layout_of(store)
+    rehearsal = Rehearsal(spark, opened, build, mode, store=layout, progress=report)
     if not _refused(findings):
         recorded = recorded_plan(store, opened.query_id, committed[-1])
         checking = _Checking(spark, opened, committed[-1], mode, recorded)

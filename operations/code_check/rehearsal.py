@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from streamstate.errors import CheckpointError, EpochGoneError, NotReplayableError, QueryError, first_line, worded
 from streamstate.operations.code_check.report import Finding, migrate_call
 from streamstate.replay.forks.make_fork import fork_for_now
-from streamstate.replay.stepping.step import step
+from streamstate.replay.stepping.fork_capture import ForkCapture
+from streamstate.replay.stepping.fork_runner import ForkRunner
+from streamstate.replay.stepping.step import EpochLoop
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -19,6 +21,8 @@ from streamstate.snapshots.spark.state_comparison import StateAt, state_differen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from streamstate.snapshots.store.layout import Layout
 
 _SHOWN = 2
 
@@ -31,10 +35,17 @@ class Rehearsal:
     """
 
     def __init__(
-        self, spark: SparkSession, checkpoint: CheckpointFiles, build: BuildQuery, mode: str, progress: ProgressCallback
+        self,
+        spark: SparkSession,
+        checkpoint: CheckpointFiles,
+        build: BuildQuery,
+        mode: str,
+        *,
+        store: Layout | None,
+        progress: ProgressCallback,
     ) -> None:
         self._spark, self._checkpoint, self._build, self._mode = spark, checkpoint, build, mode
-        self._progress = progress
+        self._store, self._progress = store, progress
         self.replayed: list[int] = []
 
     def findings(self, last: int, epochs: int) -> Iterator[Finding]:
@@ -55,7 +66,7 @@ class Rehearsal:
                 self._progress(f"rehearsing epoch {epoch}", (epoch - first - 1) / (last - first))
                 found = list(self._run(target, epoch))
                 yield from found
-                if found:
+                if any(finding.kind != "input_uncertain" for finding in found):
                     return
 
     def _first(self, last: int, epochs: int) -> tuple[int, str]:
@@ -68,9 +79,15 @@ class Rehearsal:
                 return epoch + 1, f"The state of epoch {epoch} cannot be read: {why}."
         return max(last - epochs, committed[0]), "The checkpoint holds no earlier epoch to begin at."
 
+    def _step(self, target: str) -> str | None:
+        """Run the next epoch; return why it may have read fewer records than the original, if it may."""
+        runner = ForkRunner(self._build, target, self._checkpoint.path, self._spark, mode=self._mode, store=self._store)
+        report = EpochLoop(runner, ForkCapture(target, None, None, self._spark)).run(1)
+        return next((run.doubt for run in report.epochs), None)
+
     def _run(self, target: str, epoch: int) -> Iterator[Finding]:
         try:
-            step(self._build, target, mode=self._mode, spark=self._spark)
+            doubt = self._step(target)
         except QueryError as error:
             change = f"Epoch {epoch}, run again with this code, failed: {first_line(error)}"
             yield Finding("replay_failed", change, "The query would fail in the same way.", "Change the code.")
@@ -80,6 +97,9 @@ class Rehearsal:
             yield Finding("input_gone", change, "The code may still be right: nothing speaks against it.", advice)
             return
         self.replayed.append(epoch)
+        if doubt is not None:
+            effect = "A state that differs may differ for that reason."
+            yield Finding("input_uncertain", f"Epoch {epoch}: {doubt}.", effect, "Nothing.")
         states = StateAt(self._checkpoint.path, epoch), StateAt(target, epoch)
         try:
             differences = state_differences(self._spark, *states, limit=_SHOWN)

@@ -57,6 +57,7 @@ KINDS: Mapping[str, Level] = {
     "state_unchecked": "note",
     "replay_shorter": "note",
     "input_gone": "note",
+    "input_uncertain": "note",
 }
 """The level of each kind of finding."""
 

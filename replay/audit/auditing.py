@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from streamstate.snapshots.checkpoint.fork_contents import nearest_epochs, why_u
 from streamstate.snapshots.checkpoint.logs import SHUFFLE_PARTITIONS
 from streamstate.snapshots.spark.session import given_session
 from streamstate.snapshots.spark.state_reader import no_state
+from streamstate.snapshots.store.layout import Layout
 from streamstate.state_inspect import Comparison, History
 from streamstate.state_inspect.branches.comparison import BranchDivergence
 from streamstate.state_inspect.suspects.plan_suspects import suspects_of
@@ -72,7 +73,8 @@ def audit(
         for epoch in span:
             history.at(epoch)  # raises in a gap
         report, count, keep = progress or silent, len(of_replays), directory is not None
-        run = _AuditRun(build_query, original, span, folder, active, mode, history, report, count, keep)
+        given = None if store is None else Layout.at(os.fspath(store))
+        run = _AuditRun(build_query, original, span, folder, active, mode, history, report, count, keep, given)
         replayed = tuple(run.replay(number, partitions, recorded) for number, partitions in enumerate(of_replays, 1))
         suspects = [*_suspects(build_query, frame), *_unbound_reads(original, span)]
         return Audit(
@@ -84,6 +86,7 @@ def audit(
             tuple(history.tables()),
             with_ranked_suspects(replayed, suspects, recorded),
             tuple(suspects),
+            run.doubts,
         )
 
 
@@ -101,6 +104,9 @@ class _AuditRun:
     progress: ProgressCallback
     count: int
     keep: bool
+    store: Layout | None
+    doubts: dict[int, str] = field(default_factory=dict)
+    """Why epochs may have read fewer records than the original, by epoch."""
 
     def replay(self, number: int, partitions: int, recorded: int) -> AuditedReplay:
         """Run one replay, up to where it diverges."""
@@ -122,6 +128,7 @@ class _AuditRun:
             mode=self.mode,
             conf=setting,
             pinned=setting if repartitioned and self.span[0] == 0 else {},
+            store=self.store,
         )
         capture = ForkCapture(checkpoint, f"{self.folder}/replay-{number}-store", f"replay_{number}", self.spark)
         upto, comparison = self._run(number, runner, capture)
@@ -143,7 +150,8 @@ class _AuditRun:
         first = self.span[0]
         while True:
             last = min(first + chunk - 1, self.span[-1])
-            EpochLoop(runner, capture, progress=self._progress_of(number, runner)).run(last - first + 1)
+            steps = EpochLoop(runner, capture, progress=self._progress_of(number, runner)).run(last - first + 1)
+            self.doubts |= {epoch.epoch: epoch.doubt for epoch in steps.epochs if epoch.doubt is not None}
             capture.catch_up()
             comparison = self.recorded.compare(capture.history, epochs=range(self.span[0], last + 1))
             if last == self.span[-1] or not comparison.same:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,6 +104,7 @@ class Audit:
         tables: its state tables.
         replays: the replays, in order.
         suspects: everything in the query that may be nondeterministic; in a clean audit it had no effect.
+        doubts: for epochs that may have read fewer records than the query's own run, the reason.
     """
 
     checkpoint: str
@@ -114,6 +115,7 @@ class Audit:
     tables: tuple[str, ...]
     replays: tuple[AuditedReplay, ...]
     suspects: tuple[Suspect, ...]
+    doubts: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def clean(self) -> bool:
@@ -136,6 +138,9 @@ class Audit:
 
     def _details(self) -> list[str]:
         lines = [str(replayed) for replayed in self.replays]
+        lines += [f"Epoch {epoch}: {doubt}." for epoch, doubt in [*self.doubts.items()][:_SHOWN]]
+        if len(self.doubts) > _SHOWN:
+            lines.append(f"And {len(self.doubts) - _SHOWN} more epochs in doubts.")
         if self.clean and self.suspects:
             found = ", ".join(dict.fromkeys(suspect.what for suspect in self.suspects))
             lines.append(f"Possible sources of nondeterminism in the query, without effect here: {found}.")

@@ -69,7 +69,9 @@ class DebugBranch:
     ) -> StepReport:
         """Run its next epochs; see :meth:`streamstate.Checkpoint.step`."""
         point = breakpoint_at(until)
-        runner = ForkRunner(build_query, self.checkpoint, self.original, self.spark, mode=mode)
+        runner = ForkRunner(
+            build_query, self.checkpoint, self.original, self.spark, mode=mode, store=self.capture.layout
+        )
         loop = EpochLoop(runner, self.capture, point, until == ERROR, capture_each=True, progress=progress)
         try:
             return loop.run(epochs)

@@ -14,6 +14,7 @@ from streamstate.snapshots.capture.capture import capturer_for, catch_up
 from streamstate.snapshots.capture.epoch_commit import Capturer
 from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.query_plans.describe import store_running_plan
 from streamstate.snapshots.store.query_plans.spark_plan import plan_of_frame
 from streamstate.state_inspect import History, Store, open_store
@@ -57,8 +58,7 @@ class ForkCapture:
         """Record the plan that the fork's epochs run with from one on, for the result of its query."""
         if not self._described:
             self._described = True
-            layout = self._capturer.layout
-            store_running_plan(layout, self.name, lambda: plan_of_frame(build_query(), mode), since)
+            store_running_plan(self.layout, self.name, lambda: plan_of_frame(build_query(), mode), since)
 
     def tidy(self) -> None:
         """Write keyframes and merge files, unless the store is temporary."""
@@ -69,6 +69,11 @@ class ForkCapture:
     def name(self) -> str:
         """The fork's name in the store."""
         return self._capturer.name
+
+    @property
+    def layout(self) -> Layout:
+        """The tables of the store."""
+        return self._capturer.layout
 
     @property
     def store(self) -> Store:
@@ -101,4 +106,4 @@ class ForkCapture:
 
     @cached_property
     def _store(self) -> Store:
-        return open_store(self._capturer.layout.root)
+        return open_store(self.layout.root)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,8 +32,12 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.spark.kafka_broker import check_answers
+from streamstate.snapshots.spark.private_classes import private_calls
+from streamstate.snapshots.store.layout import Layout
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
-from streamstate.state_inspect.inputs.kafka_losses import input_gone, records_now
+from streamstate.state_inspect.inputs.known_input import KnownInputs
+from streamstate.state_inspect.inputs.source_batches import SourceReader
+from streamstate.state_inspect.inputs.whole_input import WholeInput
 from streamstate.variables.bound_step import BoundStep
 
 Watermark: TypeAlias = Literal["own", "original"]
@@ -58,6 +63,8 @@ class CompletedEpoch:
     """None if Spark reported nothing, or the state was only repartitioned."""
     execution: Any = None
     """Spark's own object of it; see :mod:`streamstate.snapshots.spark.plan_graph`."""
+    doubt: str | None = None
+    """Why its input may not be all that the original read; None if it is."""
 
 
 def original_of(checkpoint: str, original: str | os.PathLike[str] | None, spark: SparkSession | None) -> str:
@@ -94,6 +101,7 @@ class ForkRunner:
         conf: settings for the fork's runs only.
         shared: values for shared variables, instead of those that the original's epochs saw.
         pinned: settings that the first epoch pins the fork to, if it begins without any epoch.
+        store: a store that may have the original, for what it knows of the epochs' input.
     """
 
     build_query: BuildQuery
@@ -107,6 +115,7 @@ class ForkRunner:
     conf: Mapping[str, str] = field(default_factory=dict)
     shared: Mapping[str, Any] = field(default_factory=dict)
     pinned: Mapping[str, str] = field(default_factory=dict)
+    store: Layout | None = None
 
     def __post_init__(self) -> None:
         """Prepare to read the checkpoints; nothing is read yet."""
@@ -167,7 +176,7 @@ class ForkRunner:
         upcoming = self._upcoming()
         if isinstance(upcoming, NoNextEpoch):
             return upcoming
-        self._check_kept(frame, upcoming)
+        doubt = self._check_kept(frame, upcoming)
         progress, execution = None, None
         try:
             if upcoming.partitions is not None:
@@ -181,7 +190,7 @@ class ForkRunner:
         if self.epoch == upcoming.number - 1:
             self.folder.take_back(self.fork)
             return NoNextEpoch(f"There is no new input after epoch {self.epoch}.")
-        return CompletedEpoch(upcoming, time.monotonic() - began, progress, execution)
+        return CompletedEpoch(upcoming, time.monotonic() - began, progress, execution, doubt)
 
     def _frame(self) -> DataFrame:
         """Return the query, checked when it is first built."""
@@ -249,23 +258,36 @@ class ForkRunner:
             f"{self.original_path} has no epoch after {number - 1}. Pass new_input=True to continue with new input."
         )
 
-    def _check_kept(self, frame: DataFrame, upcoming: NextEpoch) -> None:
-        """Raise if records that the epoch reads are gone: Spark would say so late, or read what is left."""
+    def _check_kept(self, frame: DataFrame, upcoming: NextEpoch) -> str | None:
+        """Raise if records that the epoch reads are gone: Spark would say so late, or read what is left.
+
+        Returns why some may be gone, if the broker cannot say for certain.
+        """
         if not any(source.kafka is not None for source in self._sources):
-            return
+            return None
         before, planned = self.fork.planned(self.epoch), self.original.planned(upcoming.number)
         if upcoming.input == "new" or planned is None:
             check_answers(frame)
-            return
+            return None
         starts = before.offsets if before is not None else [None] * len(planned.offsets)
         ranges = map(SourceRange, planned.logs, starts, planned.offsets)
-        for source, read in zip(self._sources, ranges, strict=True):
-            if source.kafka is not None:
-                epoch = f"epoch {upcoming.number} of {self.original.path}"
-                files = self.original.files
-                kept = records_now(self.spark._jvm, source.kafka, read, files, self.original.path, epoch=epoch, ids={})
-                if gone := kept.gone():
-                    raise input_gone(epoch, gone)
+        reader = SourceReader(self.spark, self.original.path, self.original.files)
+        known = self._known.at(upcoming.number, one_source=len(self._sources) == 1)
+        whole = WholeInput(f"epoch {upcoming.number} of {self.original.path}", known, reader)
+        try:
+            with private_calls(self.spark):
+                doubts = [
+                    whole.doubt(source.kafka, read)
+                    for source, read in zip(self._sources, ranges, strict=True)
+                    if source.kafka is not None
+                ]
+        finally:
+            reader.close()
+        return "; ".join(filter(None, doubts)) or None
+
+    @cached_property
+    def _known(self) -> KnownInputs:
+        return KnownInputs(self.original.query_id, self.store)
 
     def _run(self, frame: DataFrame, upcoming: NextEpoch) -> tuple[BatchProgress | None, Any]:
         self.sink.claim(self.folder)

@@ -25,6 +25,7 @@ from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.session import given_session
+from streamstate.snapshots.store.layout import Layout
 
 
 @long_call("The fork is at its last complete epoch.")
@@ -64,6 +65,7 @@ def step(
         new_input=new_input,
         watermark=watermark,
         shared=dict(shared or {}),
+        store=None if store is None else Layout.at(os.fspath(store)),
     )
     capture = ForkCapture(path, None if store is None else os.fspath(store), name, spark)
     return EpochLoop(runner, capture, point, until == ERROR, store is not None, progress).run(limit)
@@ -138,6 +140,7 @@ class EpochLoop:
                 progress.input_rows if progress else None,
                 planned.watermark if planned else None,
                 completed.epoch.input,
+                completed.doubt,
                 self.capture,
             )
         )

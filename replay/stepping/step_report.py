@@ -40,6 +40,7 @@ class EpochRun:
         input_rows: the number of rows it read; None if Spark did not report it.
         watermark: the watermark in force during the epoch; None if there was none.
         input: which input it read: ``"original"``, ``"planned"``, ``"new"`` or ``"none"``.
+        doubt: why it may have read fewer records than the original; None if it read the same.
     """
 
     epoch: int
@@ -47,6 +48,7 @@ class EpochRun:
     input_rows: int | None
     watermark: datetime | None = None
     input: InputOrigin = "original"
+    doubt: str | None = None
     _capture: ForkCapture | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -144,5 +146,5 @@ def _line(run: EpochRun) -> str:
         changed = f"unknown ({str(error).splitlines()[0]})"
     rows = "" if run.input_rows is None else f"{run.input_rows:,} rows in, "
     watermark = f"; watermark {run.watermark.isoformat(timespec='milliseconds')}" if run.watermark else ""
-    note = _INPUT_NOTES[run.input]
+    note = _INPUT_NOTES[run.input] + ("" if run.doubt is None else f"; {run.doubt}")
     return f"epoch {run.epoch}: {rows}changed: {changed or 'nothing'}{watermark}; {run.seconds:.2f} s{note}"

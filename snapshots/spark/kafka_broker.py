@@ -48,6 +48,11 @@ class Topic:
         """True if records are removed once there are newer ones with their keys."""
         return "compact" in self.settings.get("cleanup.policy", "")
 
+    @property
+    def expires(self) -> bool:
+        """True if records are removed after some time, or beyond some size."""
+        return "delete" in self.settings.get("cleanup.policy", "delete")
+
 
 def reads_kafka(leaf: Any) -> bool:
     """Return whether a leaf of a plan is Kafka's source."""
@@ -109,6 +114,23 @@ def topic_ids(jvm: Any, leaf: Any) -> dict[str, str | None]:
     with _asking(jvm, leaf) as ask:
         described = ask.described(names)
         return {name: None if of is None else str(of.topicId().toString()) for name, of in described.items()}
+
+
+def unread(jvm: Any, leaf: Any, offsets: Mapping[str, Mapping[str, int]]) -> int:
+    """Return how many records of a source's topics lie after some offsets now; those that are gone do not count.
+
+    Raises:
+        SilentBrokerError: the broker does not answer.
+    """
+    own = assigned(leaf)
+    found = topics(jvm, leaf, {*subscribed(jvm, leaf), *offsets})
+    behind = 0
+    for name, topic in found.items():
+        for part, end in ({} if topic is None else topic.end).items():
+            if own is None or part in own.get(name, ()):
+                after = max(offsets.get(name, {}).get(str(part), 0), 0 if topic is None else topic.first[part])
+                behind += max(end - after, 0)
+    return behind
 
 
 def check_answers(frame: DataFrame) -> None:

@@ -22,6 +22,7 @@ from streamstate.snapshots.store.query_plans.plan_table import LivePlan, live_pl
 from streamstate.snapshots.store.registry import required_query
 from streamstate.state_inspect.captured_query import CapturedQuery
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange, check_unchanged, epoch_ranges
+from streamstate.state_inspect.inputs.known_input import KnownInput
 from streamstate.state_inspect.inputs.source_batches import SourceReader
 from streamstate.state_inspect.inputs.whole_input import WholeInput
 
@@ -93,10 +94,8 @@ def delivered(
     recorded, entry = query.plans.at(epoch), query.known_entries.of(epoch)
     whole = WholeInput(
         f"epoch {epoch} of {query.name}",
-        {} if recorded is None else recorded.topics,
-        entry.input_rows if entry is not None and len(ranges) == sources == 1 else None,
+        KnownInput.of(recorded, entry, one_source=len(ranges) == sources == 1),
         reader,
-        lambda plan: batch_rows(reader.spark, plan).count(),
     )
     batches = []
     with private_calls(reader.spark):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.filesystem import ReadableFiles
     from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
 
+Offsets: TypeAlias = "Mapping[str, Mapping[str, int]]"
+"""By topic and partition, the offset after the last record."""
 ReadOffsets: TypeAlias = "Mapping[str, Mapping[int, tuple[int, int]]]"
 """By topic and partition, the first offset that an epoch read, and the one after the last."""
 
@@ -101,7 +103,7 @@ def records_now(
         raise NotReplayableError(f"The input of {epoch} cannot be read: {no_answer(leaf, error)}") from error
 
 
-def read_offsets(start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[str, int]]) -> ReadOffsets:
+def read_offsets(start: Offsets, end: Offsets) -> ReadOffsets:
     """Return the offsets of those partitions of which an epoch read records.
 
     A partition that was new to the query was read from its beginning.
@@ -113,6 +115,25 @@ def read_offsets(start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mappi
             if after < upto:
                 found.setdefault(topic, {})[int(partition)] = after, upto
     return found
+
+
+def last_loss(
+    ends: Mapping[int, Offsets], topics: Mapping[str, Topic | None], ids: Callable[[int], Mapping[str, str]]
+) -> tuple[int, list[str]] | None:
+    """Return the last epoch of which records are gone, and which they are; None if all are there.
+
+    Args:
+        ends: the end offsets of a source by epoch, ascending; the start of the query as epoch −1. After a gap it is not
+            known what an epoch read.
+        topics: the topics as they are now.
+        ids: returns the topics' ids at an epoch, as far as they are known.
+    """
+    for epoch in reversed([*ends]):
+        if (before := ends.get(epoch - 1)) is None:
+            continue
+        if gone := EpochRecords(read_offsets(before, ends[epoch]), topics, ids(epoch)).gone():
+            return epoch, gone
+    return None
 
 
 def input_gone(epoch: str, gone: list[str]) -> NotReplayableError:
@@ -128,19 +149,32 @@ def _is_another(topic: Topic, known: str | None, partitions: Mapping[int, tuple[
 def _expired(name: str, topic: Topic, partitions: Mapping[int, tuple[int, int]]) -> Iterator[str]:
     where = f"the topic {name}, partition"
     for partition, (after, upto) in sorted(partitions.items()):
-        if topic.first[partition] > after:
-            yield f"{after} to {min(topic.first[partition], upto) - 1} of {where} {partition}"
+        if (first := topic.first[partition]) > after:
+            yield f"{after} to {min(first, upto) - 1} of {where} {partition}"
             where = "partition"
 
 
 def retention(topic: Topic) -> str:
     """Return how long a topic keeps its records, as the end of a sentence; empty if that is not known."""
-    time, size = (topic.settings.get(f"retention.{name}", "-1") for name in ("ms", "bytes"))
-    kept = [f"{_span(int(time))} (retention.ms={time})"] if time != "-1" else []
-    kept += [f"{int(size):,} bytes a partition (retention.bytes)"] if size != "-1" else []
-    if kept:
-        return f", since the topic keeps {' and at most '.join(kept)}"
-    return ", although the topic keeps records for ever: somebody has deleted them" if topic.settings else ""
+    if not topic.settings:
+        return ""
+    kept = keeps(topic)
+    return f", since the topic {kept}" if kept else ", although the topic keeps records for ever: somebody deleted them"
+
+
+def keeps(topic: Topic) -> str:
+    """Return how long a topic keeps its records, in words; empty if for ever, or if that is not known.
+
+    Example:
+        >>> keeps(Topic("id", {}, {}, {"retention.ms": "604800000"}))
+        'keeps records for 7 days (retention.ms=604800000)'
+    """
+    kept = ["only the newest record of each key (cleanup.policy=compact)"] * topic.compacted
+    if topic.expires:
+        time, size = (topic.settings.get(f"retention.{name}", "-1") for name in ("ms", "bytes"))
+        kept += [f"records for {_span(int(time))} (retention.ms={time})"] if time != "-1" else []
+        kept += [f"at most {int(size):,} bytes a partition (retention.bytes)"] if size != "-1" else []
+    return f"keeps {' and '.join(kept)}" if kept else ""
 
 
 def _span(milliseconds: int) -> str:

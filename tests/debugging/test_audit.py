@@ -29,6 +29,7 @@ from streamstate.errors import (
     NotACheckpointError,
     NotReplayableError,
 )
+from streamstate.reports import Audit
 
 pytestmark = pytest.mark.slow
 
@@ -280,3 +281,10 @@ def test_an_interrupt_leaves_nothing_behind(
         ss.Checkpoint(folder / "checkpoint").audit(frame, spark=spark, progress=interrupt)
     assert [path for path in tmp_path.iterdir() if "audit" in path.name] == []
     assert spark.streams.active == []
+
+
+def test_an_audit_says_where_records_may_be_missing() -> None:
+    """Of the first epochs."""
+    doubts = dict.fromkeys(range(7), "19 records of 20 offsets are left")
+    shown = repr(Audit("checkpoint", "id", "update", range(7), 1, ("op0",), (), (), doubts))
+    assert "Epoch 4: 19 records of 20 offsets are left.\n  And 2 more epochs in doubts." in shown

@@ -7,11 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from synthetic import copy_of
 
 import streamstate as ss
 from streamstate.command_line.program import main
+from streamstate.operations.checkpoint_logs import EpochFrame
 from streamstate.snapshots.checkpoint.epoch_reads import BySource, epoch_reads
 from streamstate.snapshots.spark.kafka_lag import kafka_lag
 
@@ -60,6 +62,11 @@ def test_the_epochs_of_a_checkpoint_say_the_same(
     assert found["sources"][0] == {0: WORDS[0]}
     assert [words[0] for words in found["sources"]][3:] == WORDS[1:]
     assert found["records"].fillna(-1).tolist() == [25, 0, 0, -1, -1]
+    assert isinstance(found, EpochFrame)
+    for text in (repr(found), found._repr_html_()):
+        assert all(words in text for words in WORDS)
+        assert "offsets" not in text
+    assert type(found[["epoch", "records"]]) is pd.DataFrame
     (copy / "offsets" / "0").unlink()
     (copy / "commits" / "0").unlink()
     assert ss.Checkpoint(copy).epochs()["sources"][0] == {0: "flights: partition 0 up to 19, partition 1 up to 19"}

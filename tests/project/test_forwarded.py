@@ -68,7 +68,7 @@ def test_a_way_to_a_jvm_is_found(graph: CallGraph) -> None:
     """As that of a call that is forwarded."""
     chain = graph.chain("streamstate.replay.stepping.step:step", [])
     assert chain is not None
-    assert chain[-1] == "streamstate.replay.stepping.fork_runner:ForkRunner._check_kept"
+    assert chain[-1] == "streamstate.snapshots.spark.session:classic_session"
 
 
 def test_the_functions_exist(graph: CallGraph) -> None:

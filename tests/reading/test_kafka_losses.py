@@ -9,7 +9,7 @@ from streamstate.snapshots.spark.kafka_broker import Topic
 from streamstate.state_inspect.inputs.kafka_losses import EpochRecords, retention
 
 TOPIC = Topic("one", {0: 10, 1: 0}, {0: 40, 1: 40}, {"retention.ms": "5400000", "retention.bytes": "-1"})
-KEPT = ", since the topic keeps 90 minutes (retention.ms=5400000)"
+KEPT = ", since the topic keeps records for 90 minutes (retention.ms=5400000)"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,15 @@ def test_a_deleted_topic() -> None:
         ({}, ""),
         ({"retention.ms": "604800000", "retention.bytes": "-1"}, "7 days (retention.ms=604800000)"),
         ({"retention.ms": "90500", "retention.bytes": "1000"}, "at most 1,000 bytes a partition (retention.bytes)"),
-        ({"retention.ms": "-1", "retention.bytes": "-1"}, "somebody has deleted them"),
+        ({"retention.ms": "-1", "retention.bytes": "-1"}, "somebody deleted them"),
+        (
+            {"retention.ms": "604800000", "cleanup.policy": "compact"},
+            ", since the topic keeps only the newest record of each key (cleanup.policy=compact)",
+        ),
+        (
+            {"retention.ms": "604800000", "cleanup.policy": "compact,delete"},
+            "of each key (cleanup.policy=compact) and records for 7 days (retention.ms=604800000)",
+        ),
     ],
 )
 def test_retention_in_words(settings: dict[str, str], words: str) -> None:

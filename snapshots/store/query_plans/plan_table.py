@@ -111,6 +111,7 @@ class LivePlan:
 
 
 _planned: dict[tuple[str, str], list[LivePlan]] = {}
+_layouts: dict[str, Layout] = {}
 
 
 def remember(layout: Layout, query: str, planned: LivePlan) -> None:
@@ -118,6 +119,12 @@ def remember(layout: Layout, query: str, planned: LivePlan) -> None:
     known = _planned.setdefault((layout.root, query), [])
     known.append(planned)
     del known[:-_MOST]
+    _layouts[layout.root] = layout
+
+
+def stores_here() -> list[Layout]:
+    """Return the stores whose queries were planned in this process, the newest first."""
+    return [*reversed(_layouts.values())]
 
 
 def live_plan(layout: Layout, query: str, plan: QueryPlan | None) -> LivePlan | None:

@@ -14,6 +14,9 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from streamstate.tutorials import broker
 
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+PASSWORD = "hushhush"
+
 
 class Broker(broker.Broker):
     """A broker whose topics are created first.
@@ -23,8 +26,22 @@ class Broker(broker.Broker):
     """
 
     def __init__(self, folder: Path) -> None:
+        self.secured = f"127.0.0.1:{broker.free_port()}"
+        """The address that asks for the user ``reader`` and a password."""
         super().__init__(folder, auto_create_topics_enable="false", num_partitions="1", log_retention_ms="604800000")
         self.admin = AdminClient({"bootstrap.servers": self.servers})
+
+    def _properties(self, chosen: dict[str, str]) -> str:
+        addresses = {"PLAINTEXT": self.servers, "SECURED": self.secured}
+        listeners = [f"{name}://{address}" for name, address in addresses.items()]
+        own = {
+            "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{self._controller}"]),
+            "advertised.listeners": ",".join(listeners),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.secured.plain.sasl.jaas.config": f'{LOGIN} user_reader="{PASSWORD}";',
+        }
+        return super()._properties(chosen | own)
 
     def create(self, topic: str, partitions: int = 2, **settings: str) -> None:
         """Create a topic that keeps its records, whatever their time."""

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as f
 
 import streamstate as ss
 from services.kafka.broker import Broker
-from services.kafka.counting import Counting
+from services.kafka.counting import Counting, counts
 from streamstate.errors import NotReplayableError, QueryError
 from streamstate.snapshots.spark import kafka_broker
 from streamstate.tutorials.broker import free_port
@@ -119,3 +120,25 @@ def test_check_says_that_spark_would_not_start(query: Counting, nobody: str) -> 
     assert [finding.kind for finding in silent.findings if finding.level == "refused"] == ["source_unreachable"]
     deleted = query.checkpoint.check(query.build)
     assert [finding.kind for finding in deleted.findings if finding.level == "refused"] == ["topics_missing"]
+
+
+def test_a_restart_asks_first(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """A query goes on if it could not be started again. Supervision counts a start that is refused as a failure."""
+    broker.create("lost", 1)
+    broker.produce("lost", [(0, "k", "v")])
+    failing = f.when(f.col("k") == "boom", f.raise_error(f.lit("boom"))).otherwise(f.col("k"))
+    frame = counts(spark, broker.servers, subscribe="lost").withColumn("k", failing)
+    back_off = ss.BackOff(initial_wait=1, max_failures_without_progress=2)
+    running = ss.start(frame, "lost", tmp_path / "store", partitions=1, restart=back_off)
+    running.wait(epoch=0, timeout=60)
+    broker.produce("lost", [(0, "boom", "v")])
+    assert running.supervised is not None
+    while not running.supervised.restarting:
+        time.sleep(0.05)
+    broker.delete("lost")
+    with pytest.raises(QueryError, match="There is no topic lost at"):
+        running.restart()
+    with pytest.raises(QueryError, match=r"failed 3 times in a row.*Last failure: There is no topic lost at"):
+        running.supervised.wait(60)
+    assert running.supervised.restarts == 0
+    running.stop()

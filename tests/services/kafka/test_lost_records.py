@@ -11,6 +11,7 @@ import streamstate as ss
 from services.kafka.broker import Broker
 from services.kafka.counting import Counting
 from streamstate.errors import NotReplayableError
+from streamstate.snapshots.store.query_plans import plan_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,15 +115,26 @@ def test_sparks_error_keeps_the_reason_of_kafka(spark: SparkSession, broker: Bro
     running.stop()
 
 
-def test_a_topic_that_was_created_again_has_other_records(spark: SparkSession, broker: Broker, folder: Path) -> None:
+def test_a_topic_that_was_created_again_has_other_records(
+    spark: SparkSession, broker: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has enough records, and an id that the query's topic did not have."""
     broker.create("again")
     query = Counting(spark, broker, "again", folder, subscribe="again")
-    broker.produce("again", ((n % 2, f"k{n % 5}", "v") for n in range(20)))
-    query.run()
+    for _ in range(2):
+        broker.produce("again", ((n % 2, f"k{n % 5}", "v") for n in range(20)))
+        query.run()
     assert query.history.inputs(0).count() == 20
     broker.delete("again")
     broker.create("again")
-    broker.produce("again", ((n % 2, f"other{n}", "v") for n in range(40)))
-    with pytest.raises(NotReplayableError, match="the topic again was deleted and created again"):
+    broker.produce("again", ((n % 2, f"other{n}", "v") for n in range(60)))
+    another = "the topic again was deleted and created again"
+    with pytest.raises(NotReplayableError, match=another):
         query.history.inputs(0)
+    with pytest.raises(NotReplayableError, match=another):
+        query.checkpoint.fork(folder / "again-fork", at=0).step(query.build)
+    report = query.checkpoint.check(query.build, store=query.store, replay=1)
+    assert [finding.kind for finding in report.findings if another in finding.change] == ["input_gone"]
+    monkeypatch.setattr(plan_table, "_layouts", {})  # as in another process
+    with pytest.raises(NotReplayableError, match=another):
+        query.checkpoint.replay(query.build, epochs=(1, 1), store=query.store, name="replayed")

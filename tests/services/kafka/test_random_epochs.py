@@ -20,6 +20,7 @@ from services.kafka.counting import Counting
 from streamstate.errors import NotReplayableError
 from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
 from streamstate.snapshots.checkpoint.source_progress import recorded_start
+from streamstate.snapshots.store.query_plans import plan_table
 from streamstate.state_inspect.inputs.kafka_losses import read_offsets
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _KEYS = 6
         pytest.param(2, 30, "read_uncommitted", marks=pytest.mark.exhaustive),
         pytest.param(3, 30, "read_committed", marks=pytest.mark.exhaustive),
         pytest.param(4, 30, "read_committed", marks=pytest.mark.exhaustive),
+        pytest.param(5, 30, "read_uncommitted", marks=pytest.mark.exhaustive),
     ],
 )
 def test_inputs_and_why_are_those_of_an_independent_consumer(
@@ -167,9 +169,9 @@ def _consumed(broker: Broker, ranges: Mapping[str, Mapping[int, tuple[int, int]]
 
 
 def test_a_compacted_topic_is_read_as_long_as_it_has_all_records(
-    spark: SparkSession, broker: Broker, tmp_path: Path
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left of an epoch is not returned as if it were all."""
+    """What is left of an epoch is not returned as if it were all. What runs again without a store says that it may."""
     broker.create("compacted", 1, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.0")
     query = Counting(spark, broker, "compacted", tmp_path, subscribe="compacted")
     for _ in range(2):
@@ -181,8 +183,21 @@ def test_a_compacted_topic_is_read_as_long_as_it_has_all_records(
     while len(_consumed(broker, first, "read_committed")) == 20:
         assert time.monotonic() < until
         broker.produce("compacted", [(0, "other", "v")])
-    with pytest.raises(NotReplayableError, match=r"records are left, and it read 20. The topic compacted is compacted"):
+    left = r"records are left, and it read 20. The topic compacted is compacted"
+    with pytest.raises(NotReplayableError, match=left):
         query.history.inputs(0)
+    with pytest.raises(NotReplayableError, match=left):
+        query.checkpoint.replay(query.build, epochs=(0, 0))
+    monkeypatch.setattr(plan_table, "_layouts", {})  # no store says how many records the epoch read
+    run = query.checkpoint.replay(query.build, epochs=(0, 0)).steps.epochs[0]
+    assert run.input_rows is not None
+    assert run.input_rows < 20
+    said = f"{run.input_rows} records of 20 offsets are left: others may have been compacted away since"
+    assert said in (run.doubt or "")
+    report = query.checkpoint.check(query.build, replay=1)
+    assert "records of 20 offsets are left" in next(
+        finding.change for finding in report.findings if finding.kind == "input_uncertain"
+    )
 
 
 def test_an_epoch_that_lost_records_itself_is_marked(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -201,6 +216,10 @@ def test_an_epoch_that_lost_records_itself_is_marked(spark: SparkSession, broker
     assert rows.count() == 15
     assert "Lost before the epoch read them, and never in the state: records 10 to 14" in rows.notes[0]
     assert rows.notes[0] in repr(query.history.why(1, k="k3"))
+    replay = query.checkpoint.replay(query.build, epochs=(1, 1))
+    assert (replay.same, replay.steps.epochs[0].input_rows) == (True, 15)
+    with pytest.raises(NotReplayableError, match="records 0 to 9 of the topic holes, partition 0"):
+        query.checkpoint.replay(query.build, epochs=(0, 0))
 
 
 def test_an_epoch_with_transactions_is_marked(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -216,3 +235,10 @@ def test_an_epoch_with_transactions_is_marked(spark: SparkSession, broker: Broke
     assert rows.count() == 7
     assert len(rows.notes) == 1
     assert rows.notes[0].startswith("The epoch's offsets cover 14 records, and it read 7. None were lost")
+    assert query.checkpoint.replay(query.build, epochs=(0, 0)).same
+    broker.expire("paid", {0: 6})  # only what was aborted
+    rows = query.history.inputs(0)
+    assert rows.count() == 7
+    assert "Gone, and never read: records 0 to 5 of the topic paid" in rows.notes[0]
+    with pytest.raises(NotReplayableError, match="records 0 to 5 of the topic paid"):  # where Spark fails
+        query.checkpoint.replay(query.build, epochs=(0, 0))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +14,14 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from services.kafka.broker import Broker
-from streamstate.errors import InvalidArgumentError
+from services.kafka.counting import Counting
+from streamstate.command_line.command import WARNINGS
+from streamstate.command_line.program import main
+from streamstate.errors import InvalidArgumentError, QueryError
 from streamstate.reports import Running
+from streamstate.snapshots.spark import kafka_broker
 from streamstate.snapshots.spark.kafka_lag import kafka_lags
+from streamstate.snapshots.store.query_plans import plan_table
 from streamstate.widgets.why import panel_of
 
 if TYPE_CHECKING:
@@ -99,17 +105,63 @@ def test_a_source_is_named_by_its_topic(running: Running) -> None:
         running.history.inputs(0)
 
 
-def test_the_doctor_compares_the_topics_retention_with_the_kept_epochs(running: Running, broker: Broker) -> None:
+def test_the_doctor_compares_the_topics_retention_with_the_kept_epochs(
+    running: Running, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And proposes to record the input."""
 
-    def said() -> list[tuple[str, str]]:
-        findings = running.checkpoint.doctor(running.store).findings
+    def said(code: Callable[[], DataFrame] | None = None) -> list[tuple[str, str]]:
+        findings = running.checkpoint.doctor(running.store, build_query=code).findings
         return [(finding.level, finding.text) for finding in findings if FLIGHTS in finding.text]
 
     advice = "or record the input of the next query: %%stream --record-input, streamstate.start(…, record_input=True)."
+    keeps = f"The topic {FLIGHTS} keeps records for 7 days (retention.ms=604800000); after that"
     [(level, text)] = said()
-    assert (level, text.startswith(f"{FLIGHTS} keeps its records for 7 days; after that")) == ("note", True)
+    assert (level, text.startswith(keeps)) == ("note", True)
+    assert running.launch is not None
+    frame = running.launch.frame
+    without_plan = ss.Checkpoint(running.checkpoint.path).doctor(build_query=lambda: frame)
+    assert keeps in str(without_plan)
     broker.expire(FLIGHTS, {0: 5})
     [(level, text)] = said()
-    gone = f"Epochs before 1 can no longer be asked why: {FLIGHTS} keeps its records for 7 days."
+    gone = f"Epochs before 1 can no longer be asked why: records 0 to 4 of the topic {FLIGHTS}, partition 0, since the"
     assert (level, text.startswith(gone), text.endswith(advice)) == ("warning", True, True)
+    with monkeypatch.context() as patched:
+        patched.setattr(plan_table, "_planned", {})  # as in another process
+        assert said() == []
+        assert said(lambda: frame) == [(level, text)]
+
+
+def test_the_broker_says_how_far_a_query_that_runs_elsewhere_is_behind(
+    spark: SparkSession,
+    broker: Broker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If it is asked, once. Expired records cannot be read any more; those of a new partition can."""
+    broker.create("behind")
+    query = Counting(spark, broker, "behind", tmp_path, subscribe="behind")
+    broker.produce("behind", ((n % 2, "k", "v") for n in range(20)))
+    query.run()
+    broker.produce("behind", ((n % 2, "k", "v") for n in range(20)))
+    broker.add_partitions("behind", 3)
+    broker.produce("behind", [(2, "k", "v")] * 3)
+    broker.expire("behind", {0: 14})
+    code = tmp_path / "job.py"
+    code.write_text(
+        "from pyspark.sql import SparkSession\n"
+        "def build():\n"
+        "    source = SparkSession.builder.getOrCreate().readStream.format('kafka')\n"
+        f"    source = source.option('kafka.bootstrap.servers', '{broker.servers}')\n"
+        "    return source.option('subscribe', 'behind').load().groupBy('key').count()\n"
+    )
+    assert query.checkpoint.epochs()["lag"].isna().all()
+    assert query.checkpoint.epochs(query.build)["lag"].tolist() == [6 + 10 + 3]
+    assert main(["epochs", str(query.path), "--code", f"{code}:build"]) == 0
+    assert "19" in capsys.readouterr().out.splitlines()[-1].split()[-1:]
+    assert main(["doctor", str(query.path), "--code", f"{code}:build"]) == WARNINGS
+    assert "The query has yet to read 19 records of behind." in capsys.readouterr().out
+    monkeypatch.setattr(kafka_broker, "ANSWERS_WITHIN", 1)
+    with pytest.raises(QueryError, match=r"Kafka at 127.0.0.1:1 does not answer"):
+        query.checkpoint.epochs(query.elsewhere("127.0.0.1:1"))
