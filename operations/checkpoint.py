@@ -310,7 +310,7 @@ class Checkpoint(os.PathLike[str]):
 
         The path may also be the folder of a pipeline's flow, which holds a checkpoint for each of its versions. They
         are captured one after another, under names of their own. The capture goes on with the next one once a full
-        refresh has started it.
+        refresh has started it. From the path of one version it does the same, beginning with that one.
 
         Args:
             store: as for :meth:`capture`.

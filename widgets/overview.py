@@ -149,10 +149,10 @@ def _count(rows: int | None) -> str:
 
 
 def _origin(query: QueryFacts) -> str:
-    """Return the origin of a fork; empty if the query is not a fork."""
+    """Return the origin of a fork, or of a version of a flow with others; empty for any other query."""
     parent, epoch = query.branch.parent, query.branch.parent_epoch
     if parent is None:
-        return ""
+        return "" if query.version is None else str(query.version)
     return f"fork of {parent}" + ("" if epoch is None else f" after epoch {epoch}")
 
 
