@@ -138,7 +138,7 @@ def _summary(query: QueryFacts) -> str:
     if query.problem:
         return f"{query.name}: cannot be read: {query.problem.splitlines()[0]}"
     if query.epoch is None:
-        return f"{query.name}: no epoch captured yet"
+        return f"{query.name}: " + ", ".join(filter(None, ["no epoch captured yet", _behind(query)]))
     rows = "" if query.rows is None else f"{query.rows:,} rows"
     parts = [f"epoch {query.epoch}", _behind(query), _gaps(query), rows, size(query.bytes)]
     return f"{query.name}: " + ", ".join(part for part in parts if part)

@@ -24,13 +24,14 @@ from streamstate.replay.stepping.query_sources import (
     sources_of,
     watermark_count,
 )
-from streamstate.replay.stepping.run_batch import ForkSink, active_queries, run_batch, with_settings
+from streamstate.replay.stepping.run_batch import ForkSink, active_queries, run_batch
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.spark.kafka_broker import check_answers
+from streamstate.snapshots.spark.own_settings import with_settings
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange
 from streamstate.state_inspect.inputs.kafka_losses import input_gone, records_now
 from streamstate.variables.bound_step import BoundStep
