@@ -84,7 +84,8 @@ class _FlowCode:
         with with_settings(spark, conf):
             _create_views(spark, {name: defined.flows[name] for name in defined.views if name != self.name})
             frame: DataFrame = build()
-        keep_settings(frame, conf)
+        if conf and getattr(frame, "isStreaming", False):
+            keep_settings(frame, conf)
         return frame
 
 
