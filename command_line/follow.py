@@ -64,7 +64,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_json(
         output,
         "an object for each pass: query, store, epochs, gaps, rows, seconds, advice, by_spark, damaged, committed,"
-        " time, behind; or, if it failed: error, time, and with many queries the query or checkpoint",
+        " time, behind, and with one query its checkpoint; or, if it failed: error, time, and with many queries the"
+        " query or checkpoint",
     )
 
 
@@ -104,16 +105,17 @@ def _follow_one(
         return FINE
     if metrics is not None:
         metrics.attach(capture)
+    shown = _Passes(given, capture)
     stopping.watch_signals()  # Spark has taken Ctrl+C for itself
     try:
         if not (given.quiet or given.json):
             print(f"{now()} {capture.name}: following {capture.checkpoint}: {_standing(given, capture)}", flush=True)
         while (passed := stopping.outcomes.get()) is not None:
-            _show(given, capture, passed[1])
+            shown.show(passed[1])
     finally:
         capture.stop(catch_up=False)
     for _name, outcome in stopping.left():
-        _show(given, capture, outcome)
+        shown.show(outcome)
     return FINE
 
 
@@ -169,20 +171,40 @@ def _check_exists(checkpoint: str) -> None:
             _ = opened.query_id
 
 
-def _show(given: argparse.Namespace, capture: Capture, outcome: CaptureReport | Exception) -> None:
-    """Print what a pass did; raise the error that ended the capture."""
-    status = capture.status
-    if isinstance(outcome, Exception):
-        if status.state == "failed":
-            raise outcome
-        if given.json:
-            print_json({"error": str(outcome), "time": datetime.now(UTC)})
-        print(f"streamstate: {first_line(outcome)} (trying again)", file=sys.stderr, flush=True)
-    elif given.json:
-        print_json({**asdict(outcome), "time": datetime.now(UTC), "behind": status.behind})
-    elif not given.quiet:
-        behind = f", {status.behind} behind" if status.behind else ""
-        print("\n".join([f"{now()} {pass_line(outcome)}{behind}", *outcome.damaged]), flush=True)
+class _Passes:
+    """The lines of a capture: one for each pass, and one where it goes on with another version of a flow."""
+
+    def __init__(self, given: argparse.Namespace, capture: Capture) -> None:
+        self._given, self._capture = given, capture
+        self._name, self._checkpoint = capture.name, capture.checkpoint
+
+    def show(self, outcome: CaptureReport | Exception) -> None:
+        """Print what a pass did; raise the error that ended the capture."""
+        status = self._capture.status
+        if isinstance(outcome, Exception):
+            if status.state == "failed":
+                raise outcome
+            if self._given.json:
+                print_json({"error": str(outcome), "time": datetime.now(UTC)})
+            print(f"streamstate: {first_line(outcome)} (trying again)", file=sys.stderr, flush=True)
+            return
+        self._note_version(outcome.query)
+        behind = status.behind if outcome.query == status.name else 0
+        if self._given.json:
+            place = {"checkpoint": self._checkpoint, "time": datetime.now(UTC), "behind": behind}
+            print_json({**asdict(outcome), **place})
+        elif not self._given.quiet:
+            waiting = f", {behind} behind" if behind else ""
+            print("\n".join([f"{now()} {pass_line(outcome)}{waiting}", *outcome.damaged]), flush=True)
+
+    def _note_version(self, name: str) -> None:
+        """Print a line if a pass is the first of another version of a flow."""
+        checkpoint = self._capture.checkpoint
+        if name != self._capture.name or checkpoint == self._checkpoint:
+            return
+        if not (self._given.quiet or self._given.json):
+            print(f"{now()} {name}: following {checkpoint}: a full refresh ended {self._name}", flush=True)
+        self._name, self._checkpoint = name, checkpoint
 
 
 def _standing(given: argparse.Namespace, capture: Capture) -> str:

@@ -40,7 +40,11 @@ def follow_many(
         return FINE
     lines = _Lines(given)
     fleet = Fleet(
-        lambda: found_checkpoints(given), given.store, every=given.every, on_pass=on_pass, **capture_options(given)
+        lambda: found_checkpoints(given, versions=True),
+        given.store,
+        every=given.every,
+        on_pass=on_pass,
+        **capture_options(given),
     )
     if metrics is not None:
         metrics.attach(fleet)

@@ -18,7 +18,7 @@ _Counts = Callable[[Mapping[str, int | None]], object]
 """How counts by state table are printed."""
 _QUERIES = (
     *("query", "epochs", "gaps", "newest", "committed_at", "rows", "changes", "behind", "watermark", "bytes"),
-    *("checkpoint", "problem"),
+    *("version", "replaced_by", "checkpoint", "problem"),
 )
 _EPOCHS = ("epoch", "status", "committed_at", "watermark", "input_rows", "rows", "changes", "read")
 
@@ -52,6 +52,7 @@ def _queries(store: Store, counts: _Counts, *, as_json: bool) -> Iterator[list[A
         yield [
             *(query.name, query.captured, query.gaps, query.epoch, query.committed),
             *(rows, query.changes, query.backlog, query.watermark, query.bytes if as_json else size(query.bytes)),
+            *((version.number, version.after) if (version := query.version) else (None, None)),
             *(query.branch.checkpoint, query.problem or None),
         ]
 
@@ -72,7 +73,8 @@ LS = Command(
     "list the queries of a store, or the epochs of a query",
     "List the queries of a store, one a line, with their newest epochs: first those that "
     "cannot be read, and those whose capture is behind the checkpoint. The column behind "
-    "is empty if the checkpoint is not on this machine. With NAME, list all epochs of one query.",
+    "is empty if the checkpoint is not on this machine. The columns version and replaced_by are "
+    "for flows of pipelines: a full refresh replaces a version by the next. With NAME, list all epochs of one query.",
     """
     streamstate ls store
     streamstate ls store --json | jq 'select(.behind > 0) | .query'

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from streamstate.command_line.arguments import storage_options
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.checkpoint.default_names import flow_version
+from streamstate.snapshots.checkpoint.filesystem import location
 
 
 def add_checkpoints(parser: argparse.ArgumentParser) -> None:
@@ -40,13 +42,15 @@ def only_checkpoint(given: argparse.Namespace) -> str | None:
     return None
 
 
-def found_checkpoints(given: argparse.Namespace) -> list[str]:
+def found_checkpoints(given: argparse.Namespace, *, versions: bool = False) -> list[str]:
     """Return the paths of the checkpoints as they are now, each once.
+
+    With ``versions``, a version of a pipeline's flow brings the later ones with it.
 
     Raises:
         InvalidArgumentError: a root is not a folder.
     """
-    return [*dict.fromkeys(_found(given))]
+    return [*dict.fromkeys(_found(given, versions=versions))]
 
 
 def required_checkpoints(given: argparse.Namespace) -> list[str]:
@@ -67,14 +71,28 @@ def named(name: str, error: object) -> str:
     return f"{error}" if name in f"{error}" else f"{name}: {error}"
 
 
-def _found(given: argparse.Namespace) -> Iterator[str]:
-    for path in given.checkpoints:
-        yield from _matches(path) if _is_glob(path) else [path]
+def _found(given: argparse.Namespace, *, versions: bool) -> Iterator[str]:
+    for pattern in given.checkpoints:
+        for path in _matches(pattern) if _is_glob(pattern) else [pattern]:
+            yield path
+            if versions:
+                yield from _later(given, path)
     if given.root:
         from streamstate.operations.find_checkpoints import checkpoints
 
         for root in given.root:
             yield from (found.path for found in checkpoints(root, storage_options=storage_options(given)))
+
+
+def _later(given: argparse.Namespace, path: str) -> list[str]:
+    """Return the checkpoints of later versions, if a checkpoint is a version of a pipeline's flow."""
+    if flow_version(location(path)) is None:
+        return []
+    from streamstate.snapshots.capture.capture import open_checkpoint
+    from streamstate.snapshots.capture.flow_versions import later_versions
+
+    opened = open_checkpoint(path, None, storage_options(given))
+    return later_versions(opened.files, opened.path)
 
 
 def _is_glob(path: str) -> bool:

@@ -92,6 +92,8 @@ def loaded(module: str, function: str) -> Callable[[], DataFrame]:
     """
     from pyspark import cloudpickle
 
+    if module.endswith(".sql"):
+        return pipeline_flow(module, function)
     try:
         if module.endswith(".py") and defines_pipeline(Path(module)):
             return _checked(pipeline_flow(module, function), f"{module}:{function}")

@@ -334,7 +334,7 @@ class Checkpoint(os.PathLike[str]):
 
         The path may also be the folder of a pipeline's flow, which holds a checkpoint for each of its versions. They
         are captured one after another, under names of their own. The capture goes on with the next one once a full
-        refresh has started it.
+        refresh has started it. From the path of one version it does the same, beginning with that one.
 
         Args:
             store: as for :meth:`capture`.
@@ -529,6 +529,7 @@ class Checkpoint(os.PathLike[str]):
         self,
         *,
         over: str | os.PathLike[str],
+        sink: str | None = None,
         spark: SparkSession | None = None,
         progress: ProgressCallback | None = None,
     ) -> Promotion:
@@ -542,6 +543,8 @@ class Checkpoint(os.PathLike[str]):
 
         Args:
             over: the checkpoint to replace: the fork's original.
+            sink: ``"delta:PATH"``, the Delta table that the query writes to, if the query ended after the sink's commit
+                of an epoch and before its own. The fork, stepped to that epoch, then takes over after it.
             spark: the session to use; by default the running one, or an embedded one.
             progress: called with a message and the completed share of the work, from 0 to 1 (None: not known).
 
@@ -552,7 +555,8 @@ class Checkpoint(os.PathLike[str]):
             NotACheckpointError: one of the two is not a checkpoint, or has no committed epoch.
             QueryError: one of the queries is running, or another process is promoting.
             PromotionError: the fork is ahead or behind, has read other input, or is of another query; an epoch was
-                begun and not committed. Nothing was changed.
+                begun and not committed, or ``sink`` is given and does not have it. Nothing was changed.
+            InvalidArgumentError: ``sink`` is not a Delta table.
 
         Example:
             >>> fork = checkpoint.fork("checkpoints/zero", edit="UPDATE op0 SET max = 0 WHERE carrier = 'HA'")
@@ -562,7 +566,9 @@ class Checkpoint(os.PathLike[str]):
         """
         from streamstate.operations.promotion import promote
 
-        return promote(self.path, over=over, spark=spark, progress=progress)
+        return promote(
+            self.path, over=over, sink=sink, storage_options=self._storage_options, spark=spark, progress=progress
+        )
 
     @classic_spark()
     def promotion(self, *, spark: SparkSession | None = None) -> Promotion:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.snapshots.calls.html import Html
+from streamstate.snapshots.calls.html import Html, head, table, td
 from streamstate.state_inspect.cell_text import NULL, Cell, cell, plain
 from streamstate.state_inspect.python_rows import python_values
 
@@ -27,6 +27,9 @@ _NULLABLE: dict[pa.DataType, Any] = {
 }
 _ROOM = {"topic": 1_000, "value": 160}
 """The characters that cells of Kafka's records show."""
+_SHORT = 34
+"""In HTML, longer texts may wrap. A time with its zone has 33 characters."""
+_LEFT = "text-align:left"
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -98,10 +101,25 @@ def as_text(frame: pd.DataFrame) -> str:
 
 def as_html(frame: pd.DataFrame, *, missing: str = "null") -> Html:
     """A frame as an HTML table, each value in one short line; ``missing`` is the text of missing ones."""
-    with pd.option_context("display.max_colwidth", None):
-        html = _in_words(frame, missing).to_html(index=False)
+    rows = frame_cells(frame)
+    texts = [any(row[at].kind == "text" for row in rows) for at in range(frame.shape[1])]
+    heads = [head(str(name), style=_LEFT * text) for name, text in zip(frame, texts, strict=True)]
+    body = [
+        [
+            td(missing if shown == NULL else shown.text, style=_style(shown, text=text))
+            for shown, text in zip(row, texts, strict=True)
+        ]
+        for row in rows
+    ]
+    html = table(heads, body, class_="dataframe", border="1")
     # The browser may break the JSON of a record after its commas; what is copied from the page is the same.
-    return Html(html.replace(',"', ',<wbr>"') if _is_of_kafka(frame) else html)
+    return Html(html.replace(",&quot;", ",<wbr>&quot;") if _is_of_kafka(frame) else html)
+
+
+def _style(shown: Cell, *, text: bool) -> str:
+    """Return the style of a cell: texts to the left, and short ones, such as times, in one line."""
+    short = shown.kind == "text" and len(shown.text) <= _SHORT
+    return ";".join(filter(None, [_LEFT * text, "white-space:nowrap" * short]))
 
 
 def _in_words(frame: pd.DataFrame, missing: str) -> pd.DataFrame:

@@ -20,13 +20,14 @@ from streamstate.errors import StreamStateError
 from streamstate.snapshots.store.delta.commits import Handle
 from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.registry import flow_versions
 from streamstate.state_inspect.advice.advise import advice_on, local_checkpoint
 from streamstate.state_inspect.unix_time import begun
 
 if TYPE_CHECKING:
     from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
     from streamstate.snapshots.store.layout import Layout
-    from streamstate.snapshots.store.registry import Branch
+    from streamstate.snapshots.store.registry import Branch, CapturedVersion
     from streamstate.state_inspect.history import History
 
 _AT_ONCE = 4
@@ -38,6 +39,8 @@ _NEWEST = 10
 _COLUMNS = {
     "query": "object",
     "parent": "object",
+    "version": "Int64",
+    "replaced_by": "object",
     "state": "object",
     "captured": "int64",
     "gaps": "int64",
@@ -113,6 +116,8 @@ class QueryFacts:
     branch: Branch
     depth: int = 0
     """Its depth in the tree of forks; 0 for a query that is not a fork."""
+    version: CapturedVersion | None = None
+    """The version of a pipeline's flow that it is."""
     captured: int = 0
     gaps: int = 0
     epoch: int | None = None
@@ -197,7 +202,8 @@ class StoreFacts:
         """Return all queries, those that need a look first, each fork below its parent."""
         branches = self._lineage.branches()
         self._read_manifests(branches)
-        facts = {branch.name: self._query(branch) for branch in branches}
+        versions = flow_versions(branches)
+        facts = {branch.name: replace(self._query(branch), version=versions.get(branch.name)) for branch in branches}
         return _ordered(facts)
 
     def listed(self, *, advised: bool = False) -> list[QueryFacts]:
@@ -334,6 +340,8 @@ def _overview_row(query: QueryFacts) -> tuple[object, ...]:
     return (
         query.name,
         query.branch.parent,
+        None if query.version is None else query.version.number,
+        None if query.version is None else query.version.after,
         query.problem or ("captured" if readable else "empty"),
         query.captured,
         query.gaps,

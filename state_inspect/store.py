@@ -66,7 +66,8 @@ class Store:
         Each fork is below its parent. A query is read again only if it has new epochs. In a store of more than 50
         queries no state is read: rows that capture did not count are missing, and so is advice that needs them.
 
-        Columns: ``query``; ``parent`` (of a fork); ``state`` (``captured``, ``empty``, or why it cannot be read);
+        Columns: ``query``; ``parent`` (of a fork); ``version`` of a pipeline's flow, and the history that it was
+        ``replaced_by`` at a full refresh; ``state`` (``captured``, ``empty``, or why it cannot be read);
         ``captured`` and ``gaps`` (how many epochs); ``epoch`` (the newest captured one), its ``committed_at``,
         ``watermark``, ``watermark_lag`` (from the watermark to the commit), ``lag`` (from its commit until its
         capture); ``backlog`` (committed epochs that are not captured yet; missing if the checkpoint is not on this

@@ -138,7 +138,7 @@ def _summary(query: QueryFacts) -> str:
     if query.problem:
         return f"{query.name}: cannot be read: {query.problem.splitlines()[0]}"
     if query.epoch is None:
-        return f"{query.name}: no epoch captured yet"
+        return f"{query.name}: " + ", ".join(filter(None, ["no epoch captured yet", _behind(query)]))
     rows = "" if query.rows is None else f"{query.rows:,} rows"
     parts = [f"epoch {query.epoch}", _behind(query), _gaps(query), rows, size(query.bytes)]
     return f"{query.name}: " + ", ".join(part for part in parts if part)
@@ -149,10 +149,10 @@ def _count(rows: int | None) -> str:
 
 
 def _origin(query: QueryFacts) -> str:
-    """Return the origin of a fork; empty if the query is not a fork."""
+    """Return the origin of a fork, or of a version of a flow with others; empty for any other query."""
     parent, epoch = query.branch.parent, query.branch.parent_epoch
     if parent is None:
-        return ""
+        return "" if query.version is None else str(query.version)
     return f"fork of {parent}" + ("" if epoch is None else f" after epoch {epoch}")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamstate.snapshots.capture.follow import Capture
     from streamstate.snapshots.capture.pass_plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
-    from streamstate.state_inspect import History
+    from streamstate.state_inspect import History, Store
     from streamstate.variables.version_pump import VersionPump
 
 _POLL_SECONDS = 0.2
@@ -124,7 +124,7 @@ class Running:
         """Return the status of the query and its capture at this moment."""
         captured = self.capture.status
         return QueryStatus(
-            name=self.name,
+            name=captured.name,
             state=self.state,
             epoch=captured.epoch,
             behind=captured.behind,
@@ -325,12 +325,17 @@ class Running:
             return None if not known or None in known else sum(rows or 0 for rows in known)
         return None
 
-    @cached_property
+    @property
     def _history(self) -> History:
+        """The history of the version that is captured now, if a flow of a pipeline is followed."""
+        return self._opened[self.capture.name]
+
+    @cached_property
+    def _opened(self) -> Store:
         from streamstate.state_inspect import open_store  # loads the engines that read state
 
         layout = self.capture.layout
-        return open_store(layout.root, storage_options=layout.options)[self.name]
+        return open_store(layout.root, storage_options=layout.options)
 
     def _rate(self) -> float | None:
         """Input rows per second, while the query runs."""

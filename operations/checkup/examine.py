@@ -17,6 +17,7 @@ from streamstate.operations.checkup.findings import (
     retention_findings,
     store_findings,
     store_state,
+    unfinished_findings,
     whole_epochs,
 )
 from streamstate.operations.checkup.report import CheckupFinding, DoctorReport, StoreState
@@ -71,6 +72,7 @@ def examine(
     if (origin := origin_of(opened.path)) is not None:
         findings.append(CheckupFinding("note", f"This is a copy of {origin}. Calls that only read work on it."))
     findings += flow_findings(opened)
+    findings += unfinished_findings(opened) if tables else []
     whole = whole_epochs(opened, committed, start) if tables and query_id is not None else []
     seconds = epoch_seconds(opened, committed)
     there: StoreState | None = None

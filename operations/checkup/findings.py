@@ -18,6 +18,7 @@ from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
 from streamstate.snapshots.checkpoint.damage.next_start import NextStart
 from streamstate.snapshots.checkpoint.default_names import flow_version, versions_in
 from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.checkpoint.unfinished_epoch import ADVICE, EFFECT, WHAT, unfinished_epoch
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.registry import check_store
@@ -88,6 +89,13 @@ def _way_out(checkpoint: CheckpointFiles, start: NextStart, store: StoreState | 
         ways.append(f"from epoch {store.newest} of the store: {restore}")
     if ways:
         yield CheckupFinding("note", f"Without a backup, the query can go on {', or '.join(ways)}.")
+
+
+def unfinished_findings(checkpoint: CheckpointFiles) -> Iterator[CheckupFinding]:
+    """Yield a finding if the newest epoch has written its state and is not committed."""
+    epoch = unfinished_epoch(checkpoint)
+    if epoch is not None:
+        yield CheckupFinding("warning", f"{WHAT.format(epoch=epoch)} {EFFECT} {ADVICE}")
 
 
 def flow_findings(checkpoint: CheckpointFiles) -> Iterator[CheckupFinding]:

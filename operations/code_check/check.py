@@ -26,6 +26,7 @@ from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.damage.next_start import NextStart, next_start
+from streamstate.snapshots.checkpoint.unfinished_epoch import ADVICE, EFFECT, WHAT, unfinished_epoch
 from streamstate.snapshots.spark.catalyst import keeps_state
 from streamstate.snapshots.spark.output_modes import known_mode, mode_refusals
 from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
@@ -72,7 +73,7 @@ def check(
     report = progress or silent
     report("planning the code's next epoch", 0.0)
     frame = check_streaming(build())
-    findings = list(_damage_findings(start, frame))
+    findings = [*_damage_findings(start, frame), *_unfinished_findings(opened)]
     columns: Mapping[str, tuple[ColumnPair, ...]] = {}
     layout = None if store is None else layout_of(store)
     rehearsal = Rehearsal(spark, opened, build, mode, store=layout, progress=report)
@@ -103,6 +104,13 @@ def _damage_findings(start: NextStart, frame: DataFrame) -> Iterator[Finding]:
         change = f"The newest epoch whose state is whole is {start.whole}."
         advice = f"Without a backup: ss.Checkpoint(…).fork(at={start.whole}), and start the code from the fork."
         yield Finding("damaged_unread", change, "From there, the code can go on.", advice)
+
+
+def _unfinished_findings(checkpoint: CheckpointFiles) -> Iterator[Finding]:
+    """Yield a finding if the newest epoch has written its state and is not committed."""
+    epoch = unfinished_epoch(checkpoint)
+    if epoch is not None:
+        yield Finding("unfinished", WHAT.format(epoch=epoch), EFFECT, ADVICE)
 
 
 def _refused(findings: Sequence[Finding]) -> bool:

@@ -44,6 +44,7 @@ KINDS: Mapping[str, Level] = {
     "setting": "changed",
     "replay_differs": "changed",
     "damaged_unread": "note",
+    "unfinished": "note",
     "names_only": "note",
     "variable_added": "note",
     "variable_removed": "note",

@@ -16,13 +16,13 @@ from streamstate.errors import InvalidArgumentError, NotReplayableError, QueryEr
 from streamstate.replay.state_writing.state_values import fitted
 from streamstate.replay.state_writing.store_rows import TIME, TTL
 from streamstate.replay.stepping.query_sources import QuerySource, check_replayable, check_streaming, sources_of
-from streamstate.replay.stepping.run_batch import with_settings
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.state_tables import POSITION, Shape, StateSource, flatten
 from streamstate.snapshots.spark.connect import errors_of_spark
 from streamstate.snapshots.spark.epoch_planning import FORMAT, EpochClock, incremental, pinned_settings, state_ids
 from streamstate.snapshots.spark.output_modes import check_operations, known_mode
+from streamstate.snapshots.spark.own_settings import with_settings
 from streamstate.snapshots.store.canonical_rows import column_named
 from streamstate.state_inspect.inputs.inputs import batch_rows, kept_with
 

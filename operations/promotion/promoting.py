@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from streamstate.errors import PromotionError
+from streamstate.errors import InvalidArgumentError, PromotionError
 from streamstate.operations.promotion.requirements import check_promotable, check_stopped
 from streamstate.operations.promotion.switch import SWITCHING, Switch, has_run, promotion_of, recover_promotion
 from streamstate.operations.rescaling.rollback import recover_rescale
+from streamstate.operations.stopped_query import newest_epoch
 from streamstate.replay.forks.make_fork import ForkBuilder, never_overwriting
 from streamstate.replay.stepping.fork_folder import stepping
 from streamstate.replay.stepping.next_epoch import with_own_conf
@@ -40,6 +42,8 @@ def promote(
     fork: str | os.PathLike[str],
     *,
     over: str | os.PathLike[str],
+    sink: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     progress: ProgressCallback | None = None,
 ) -> Promotion:
@@ -48,6 +52,7 @@ def promote(
     :meth:`streamstate.Checkpoint.promote` describes the arguments and errors.
     """
     refuse_copy(path := location(over), "be replaced by a fork")
+    written = None if sink is None else _table_of(sink, storage_options)
     spark, say = given_session(spark), progress or silent
     fork_path = location(os.fspath(fork))
     with SWITCHING:
@@ -57,12 +62,13 @@ def promote(
         check_stopped([source, target], spark)
         recover_rescale(target, spark)
         with stepping(fork_path):
-            epoch = check_promotable(source, target, spark)
+            epoch = check_promotable(source, target, spark, written)
             say("comparing the two states", 0.1)
-            compared = compare_states(spark, StateAt(path, epoch), StateAt(fork_path, epoch), limit=0)
+            both = newest_epoch(target)
+            compared = compare_states(spark, StateAt(path, both), StateAt(fork_path, both), limit=0)
             record = _record(source, epoch, compared)
             say("preparing the checkpoint", 0.5)
-            _Promoting(source, target, Switch(path, "promote", record, spark), spark).run()
+            _Promoting(source, target, Switch(path, "promote", record, spark), spark, both).run()
     say("done", 1.0)
     return Promotion(path, record, spark)
 
@@ -75,6 +81,8 @@ class _Promoting:
     over: CheckpointFiles
     switch: Switch
     spark: SparkSession
+    committed: int
+    """The newest epoch of the old checkpoint; the promotion's is one later if only the sink has that."""
 
     def run(self) -> None:
         """Make the new checkpoint beside the old one, then let them change places."""
@@ -104,11 +112,25 @@ class _Promoting:
         files.write(f"{staged}/metadata", record.metadata(self.over.query_id), replace=True)
 
     def _check_idle(self, checkpoint: CheckpointFiles, epoch: int) -> None:
-        if checkpoint.committed()[-1:] != [epoch] or checkpoint.begun()[-1:] != [epoch]:
+        if checkpoint.committed()[-1:] != [self.committed] or checkpoint.begun()[-1:] != [epoch]:
             raise PromotionError(
                 f"{self.over.path} began epoch {epoch + 1} during the promotion: its query runs in another process.\n"
                 "The promotion was reversed. Stop the query there, step the fork to its last epoch, and try again."
             )
+
+
+def _table_of(sink: str, storage_options: Mapping[str, str] | None) -> DeltaTable:
+    """Return the table of a sink.
+
+    Raises:
+        InvalidArgumentError: it is not one of Delta, or there is no table.
+    """
+    format_, _, path = sink.partition(":")
+    if format_ == "delta" and DeltaTable.is_deltatable(path, dict(storage_options or {})):
+        return DeltaTable(path, storage_options=dict(storage_options or {}))
+    raise InvalidArgumentError(
+        f"Invalid sink={sink!r}: expected 'delta:PATH', the Delta table that the query writes to."
+    )
 
 
 def _record(fork: CheckpointFiles, epoch: int, compared: StateComparison) -> PromotionRecord:

@@ -18,16 +18,26 @@ from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
 
-def check_promotable(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession) -> int:
-    """Return the epoch at which a fork can take over; raises if it cannot. Writes nothing."""
+def check_promotable(
+    fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession, written: DeltaTable | None = None
+) -> int:
+    """Return the epoch at which a fork can take over; raises if it cannot. Writes nothing.
+
+    Args:
+        fork: the fork.
+        over: the checkpoint that it is to replace.
+        spark: the session.
+        written: the table of the query's sink, which may have an epoch that the query has begun and not committed.
+    """
     _check_paths(fork.path, over.path)
     check_not_replaced(over.path, spark)
     check_stopped([fork, over], spark)
     _check_lineage(fork, over, spark)
-    epoch = _same_epoch(fork, over, spark)
+    epoch = _same_epoch(fork, over, spark, written)
     plans = [_planned(checkpoint, epoch) for checkpoint in (fork, over)]
     if any(binding_in(plan.offsets) is not None for plan in plans):
         raise PromotionError(
@@ -76,8 +86,9 @@ def _check_lineage(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSes
         )
 
 
-def _same_epoch(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession) -> int:
-    ours, theirs = (_last_epoch(checkpoint, spark) for checkpoint in (fork, over))
+def _same_epoch(fork: CheckpointFiles, over: CheckpointFiles, spark: SparkSession, written: DeltaTable | None) -> int:
+    ours = _last_epoch(fork, spark)
+    theirs = _last_epoch(over, spark) if written is None else _written_epoch(over, written)
     if ours < theirs:
         raise PromotionError(
             f"The fork is behind: {fork.path} is at epoch {ours}, {over.path} at epoch {theirs}.\n"
@@ -100,6 +111,20 @@ def _last_epoch(checkpoint: CheckpointFiles, spark: SparkSession) -> int:
             "Start it until it commits an epoch, or take that promotion back: ss.Checkpoint(…).promotion().undo()."
         )
     return stopped_query.settled_epoch(checkpoint, "promote", PromotionError)
+
+
+def _written_epoch(over: CheckpointFiles, written: DeltaTable) -> int:
+    """Return the epoch that a query has begun, not committed, and written to its sink."""
+    committed, begun = stopped_query.newest_epoch(over), over.begun()[-1]
+    newest = written.transaction_version(over.query_id)
+    if begun != committed + 1 or newest != begun:
+        state = "no epoch of this query" if newest is None else f"its epoch {newest}"
+        raise PromotionError(
+            f"The sink {written.table_uri} has {state}; {over.path} has committed epoch {committed} and begun epoch"
+            f" {begun}.\nsink= is for a query that ended after the sink's commit and before its own. Start this one"
+            " again, or promote without sink=."
+        )
+    return begun
 
 
 def _planned(checkpoint: CheckpointFiles, epoch: int) -> PlannedEpoch:

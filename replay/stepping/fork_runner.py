@@ -25,13 +25,14 @@ from streamstate.replay.stepping.query_sources import (
     sources_of,
     watermark_count,
 )
-from streamstate.replay.stepping.run_batch import ForkSink, active_queries, run_batch, with_settings
+from streamstate.replay.stepping.run_batch import ForkSink, active_queries, run_batch
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.spark.kafka_broker import check_answers
+from streamstate.snapshots.spark.own_settings import with_settings
 from streamstate.snapshots.spark.private_classes import private_calls
 from streamstate.snapshots.store.layout import Layout
 from streamstate.state_inspect.inputs.epoch_offsets import SourceRange

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +29,7 @@ from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.connect import errors_of_spark
 from streamstate.snapshots.spark.failures import worker_was_late
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
+from streamstate.snapshots.spark.own_settings import settings_of, with_settings
 from streamstate.snapshots.spark.plan_graph import last_execution
 from streamstate.snapshots.spark.worker.forwarding import CLIENT_QUERIES
 
@@ -105,7 +105,7 @@ def run_batch(
         try:
             writer = sink.attach(frame.writeStream).outputMode(mode).option("checkpointLocation", checkpoint)
             writer = writer.trigger(once=True)
-            with with_settings(frame.sparkSession, conf):
+            with with_settings(frame.sparkSession, {**settings_of(frame), **conf}):
                 query = writer.start()
             _wait(query)
             return _progress(query, epoch), last_execution(query)
@@ -129,24 +129,6 @@ def _progress(query: StreamingQuery, epoch: int) -> BatchProgress | None:
     if event is None or int(event.batchId()) != epoch or not event.durationMs().containsKey("addBatch"):
         return None
     return BatchProgress(str(event.runId()), int(event.numInputRows()))
-
-
-@contextmanager
-def with_settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set the settings that a query adopts when it is built and started, and restore the session's own afterwards."""
-    before = {key: spark.conf.get(key, None) for key in conf}
-    changed = {key: value for key, value in conf.items() if before[key] != value}
-    try:
-        for key, value in changed.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key in changed:
-            original = before[key]
-            if original is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, original)
 
 
 def active_queries(spark: SparkSession) -> set[str]:

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 class FlowVersions:
-    """The versions of a flow, from the oldest one on. A full refresh of the flow starts the next one.
+    """The versions of a flow, from the oldest or a given one on. A full refresh of the flow starts the next one.
 
     Args:
         folder: the folder of the flow, which holds its versions.
         files: its file system.
         capturer_of: makes the capturer of a checkpoint, given its path and the query's name.
         name: the name of the first version; by default it is made from the path. Those of later ones end in ``_v1``, …
+        begin: the first version, to start with that; the default is the oldest one that can be captured.
     """
 
     def __init__(
@@ -29,19 +30,27 @@ class FlowVersions:
         files: ReadableFiles,
         capturer_of: Callable[[str, str | None], Capturer],
         name: str | None = None,
+        *,
+        begin: int | None = None,
     ) -> None:
         self._folder = folder
         self._files = files
         self._capturer_of = capturer_of
         self._name = name
+        self._begin = begin
         self._version = -1
 
     def first(self) -> Capturer:
-        """Return the capturer of the oldest version that can be captured.
+        """Return the capturer of the given version, or of the oldest one that can be captured.
 
         Raises:
             CheckpointError: there is none; the reason is that of the newest one.
         """
+        if self._begin is not None:
+            first = self._capturer_of(f"{self._folder}/{self._begin}", self._name)
+            self._version = self._begin
+            self._name = None if self._name is None else self._name.removesuffix(f"_v{self._begin}")
+            return first
         failure: Exception = NotACheckpointError(f"The flow {self._folder} has no version yet. Run its pipeline.")
         while (capturer := self.later()) is not None:
             try:
@@ -55,13 +64,27 @@ class FlowVersions:
 
     def later(self) -> Capturer | None:
         """Return the capturer of the next version; None until it has begun."""
-        version = next((number for number in versions_in(self._files, self._folder) if number > self._version), None)
-        if version is None or self._files.content(f"{self._folder}/{version}/metadata") is None:
+        version = next(iter(begun_after(self._files, self._folder, self._version)), None)
+        if version is None:
             return None
         name = self._name if self._name is None or not version else f"{self._name}_v{version}"
         capturer = self._capturer_of(f"{self._folder}/{version}", name)
         self._version = version
         return capturer
+
+
+def begun_after(files: ReadableFiles, folder: str, version: int) -> list[int]:
+    """Return the versions of a flow that have begun after a version, ascending."""
+    later = [number for number in versions_in(files, folder) if number > version]
+    return [number for number in later if files.content(f"{folder}/{number}/metadata") is not None]
+
+
+def later_versions(files: ReadableFiles, path: str) -> list[str]:
+    """Return the checkpoints of the versions of a flow after that of a checkpoint; none of any other query."""
+    flow = flow_version(path)
+    if flow is None:
+        return []
+    return [f"{flow.folder}/{number}" for number in begun_after(files, flow.folder, flow.version)]
 
 
 def is_flow(files: ReadableFiles, path: str) -> bool:

@@ -106,7 +106,8 @@ def follow(
     def capturer_of(path: str | os.PathLike[str], name: str | None) -> Capturer:
         return capturer_for(path, store, name, spark, fallback=fallback, verify=verify, storage_options=storage_options)
 
-    versions = _versions(checkpoint, name, capturer_of, storage_options)
+    # That of a query of this process ends with it.
+    versions = None if query is not None else _versions(checkpoint, name, capturer_of, storage_options)
     capturer = capturer_of(checkpoint, name) if versions is None else versions.first()
     if query is not None:
         capturer.watch(query)
@@ -129,10 +130,15 @@ def _versions(
     capturer_of: Callable[[str, str | None], Capturer],
     storage_options: Mapping[str, str] | None,
 ) -> FlowVersions | None:
-    """Return the versions of a flow, if that is what a path is the folder of."""
-    if isinstance(checkpoint, CopiedCheckpoint) or flow_version(f"{location(checkpoint)}/0") is None:
+    """Return the versions of a pipeline's flow, if a path is its folder, or from the version on that it is."""
+    if isinstance(checkpoint, CopiedCheckpoint):
+        return None
+    version = flow_version(location(checkpoint))
+    if version is None and flow_version(f"{location(checkpoint)}/0") is None:
         return None
     opened = open_checkpoint(checkpoint, None, storage_options)
+    if version is not None:
+        return FlowVersions(version.folder, opened.files, capturer_of, name, begin=version.version)
     return FlowVersions(opened.path, opened.files, capturer_of, name) if is_flow(opened.files, opened.path) else None
 
 

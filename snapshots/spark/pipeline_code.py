@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import InvalidArgumentError, SparkVersionError, choices
 from streamstate.snapshots.calls.code_files import module_of_file
 from streamstate.snapshots.spark.connect import connect_session, require_spark
+from streamstate.snapshots.spark.own_settings import keep_settings, with_settings
 from streamstate.snapshots.spark.session import classic_session, running_session
 
 if TYPE_CHECKING:
@@ -28,11 +29,13 @@ def pipeline_flow(file: str | Path, flow: str) -> BuildQuery:
     """Return the code of a flow from a Python file of a declarative pipeline, for the calls that take ``build_query``.
 
     Each call of the code runs the file, as a run of the pipeline does, with ``spark`` defined. The session has to have
-    the pipeline's tables that the flow reads; the file's temporary views are created in it. A pipeline writes with the
-    output mode "append".
+    the pipeline's tables that the flow reads, and its ``configuration``; the file's temporary views are created in it.
+    The session has the flow's own ``spark_conf`` while the flow is built, and while a fork of it is stepped. A pipeline
+    writes with the output mode "append".
 
     Args:
-        file: the path of the file. Flows that SQL files define are not supported.
+        file: the path of the file. Flows that SQL files define are not supported: write a function that returns
+            ``spark.sql("SELECT …")`` with the flow's query.
         flow: the name of the flow; that of a table if the table has one flow of its own.
 
     Raises:
@@ -44,6 +47,11 @@ def pipeline_flow(file: str | Path, flow: str) -> BuildQuery:
         True
     """
     path = Path(file).absolute()
+    if path.suffix == ".sql":
+        raise InvalidArgumentError(
+            f"Invalid file {file!s}: only a run of the pipeline can read flows of SQL files.\nWrite a Python function"
+            ' with the query after AS, and pass that: def build(): return spark.sql("SELECT … FROM STREAM …").'
+        )
     if path.suffix != ".py" or not path.is_file():
         raise InvalidArgumentError(f"Invalid file {file!s}: expected a Python file of a pipeline.")
     return _FlowCode(path, flow)
@@ -72,8 +80,12 @@ class _FlowCode:
             raise InvalidArgumentError(
                 f"{self.file} defines no flow {self.name!r}.\nIts flows: {choices(sorted(defined.flows))}."
             )
-        _create_views(spark, {name: defined.flows[name] for name in defined.views if name != self.name})
-        frame: DataFrame = build()
+        conf = defined.settings.get(self.name, {})
+        with with_settings(spark, conf):
+            _create_views(spark, {name: defined.flows[name] for name in defined.views if name != self.name})
+            frame: DataFrame = build()
+        if conf and getattr(frame, "isStreaming", False):
+            keep_settings(frame, conf)
         return frame
 
 
@@ -83,6 +95,8 @@ class _Definitions:
 
     flows: dict[str, Callable[[], DataFrame]] = field(default_factory=dict)
     """The functions of its flows, by name."""
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The settings of its flows, by name."""
     views: list[str] = field(default_factory=list)
     """The names of its temporary views, which have a flow each."""
 
@@ -110,7 +124,8 @@ class _Definitions:
                     definitions.views.append(output.name)
 
             def register_flow(self, flow: Flow) -> None:
-                definitions.flows[flow.name.rpartition(".")[2]] = flow.func
+                name = flow.name.rpartition(".")[2]
+                definitions.flows[name], definitions.settings[name] = flow.func, flow.spark_conf
 
             def register_auto_cdc_flow(self, flow: Any) -> None:
                 """Leave it out: its code is Spark's own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -47,6 +47,39 @@ class Branch:
     """The query that it was forked from: its name if the store has that query, else the recorded id."""
     parent_epoch: int | None = None
     """The last epoch that it shares with its parent."""
+
+
+@dataclass(frozen=True)
+class CapturedVersion:
+    """A version of a pipeline's flow, among all versions of it that the store has."""
+
+    number: int
+    name: str
+    names: tuple[str, ...]
+    """The histories of all versions, the oldest first."""
+
+    @property
+    def before(self) -> str | None:
+        """The history of the version before; None for the oldest one."""
+        at = self.names.index(self.name)
+        return self.names[at - 1] if at else None
+
+    @property
+    def after(self) -> str | None:
+        """The history of the version that a full refresh has started; None for the newest one."""
+        return next(iter(self.names[self.names.index(self.name) + 1 :]), None)
+
+    def __str__(self) -> str:
+        """Return the version and those beside it in words; empty if it is the only one.
+
+        Example:
+            >>> str(CapturedVersion(1, "seen_v1", ("seen", "seen_v1", "seen_v2")))
+            'version 1, after seen, replaced by seen_v2'
+        """
+        if len(self.names) == 1:
+            return ""
+        beside = [self.before and f"after {self.before}", self.after and f"replaced by {self.after}"]
+        return ", ".join([f"version {self.number}", *filter(None, beside)])
 
 
 @dataclass(frozen=True)
@@ -228,6 +261,19 @@ def read_queries(table: DeltaTable, layout: Layout) -> dict[str, Branch]:
     return {branch.name: replace(branch, parent=names.get(branch.parent, branch.parent)) for branch in branches}
 
 
+def flow_versions(branches: Iterable[Branch]) -> dict[str, CapturedVersion]:
+    """Return, by name, the queries that are versions of a pipeline's flow."""
+    flows: dict[str, dict[int, str]] = {}
+    for branch in branches:
+        if (flow := flow_version(branch.checkpoint)) is not None:
+            flows.setdefault(flow.folder, {})[flow.version] = branch.name
+    return {
+        name: CapturedVersion(number, name, tuple(versions[each] for each in sorted(versions)))
+        for versions in flows.values()
+        for number, name in versions.items()
+    }
+
+
 @dataclass(frozen=True)
 class ForkPoint:
     """The point at which a fork leaves its parent.
@@ -270,12 +316,12 @@ class Lineage:
 
     def versions(self, name: str) -> list[str]:
         """Return the names of all versions of a pipeline's flow, the oldest first; just the name of any other query."""
-        flows = {branch.name: flow_version(branch.checkpoint) for branch in self.branches()}
-        own = flows.get(name)
-        if own is None:
-            return [name]
-        versions = {flow.version: other for other, flow in flows.items() if flow and flow.folder == own.folder}
-        return [versions[number] for number in sorted(versions)]
+        version = self.version(name)
+        return [name] if version is None else [*version.names]
+
+    def version(self, name: str) -> CapturedVersion | None:
+        """Return the version of a pipeline's flow that a query is; None for any other query."""
+        return flow_versions(self.branches()).get(name)
 
     def _read(self) -> tuple[Branch, ...]:
         with self._lock:

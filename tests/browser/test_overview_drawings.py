@@ -196,6 +196,8 @@ def test_the_overview_has_a_text_form(tmp_path: Path) -> None:
     assert "2 queries" in text
     assert "delays: epoch 6, 1 gap, 27 rows, " in text
     assert text.endswith("young: no epoch captured yet")
+    waiting = QueryFacts(Branch("young", "id", "there"), backlog=4)
+    assert OverviewDrawing("store", [waiting], START).text().endswith("young: no epoch captured yet, 4 behind")
 
 
 def test_a_dropped_epoch_is_not_counted(tmp_path: Path) -> None:

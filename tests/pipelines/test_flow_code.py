@@ -13,6 +13,7 @@ import streamstate as ss
 from streamstate.command_line.program import main
 from streamstate.errors import InvalidArgumentError
 
+ZONE = "spark.sql.session.timeZone"
 PIPELINE = """
 from pyspark import pipelines as dp
 from pyspark.sql import functions as F
@@ -40,7 +41,7 @@ def distinct_rows():
 dp.create_streaming_table("seen")
 
 
-@dp.append_flow(target="seen", name="first")
+@dp.append_flow(target="seen", name="first", spark_conf={{"spark.sql.session.timeZone": "Asia/Tokyo"}})
 def some_function():
     return events().dropDuplicates({keys})
 
@@ -85,6 +86,21 @@ def test_questions_and_forks_of_a_flow(flow: Path, tmp_path: Path) -> None:
     assert [run.epoch for run in fork.step(build, mode="append").epochs] == [2]
 
 
+def test_the_settings_of_a_flow(spark: SparkSession, flow: Path, tmp_path: Path) -> None:
+    """The session has them while the flow is built, and while a fork starts; its own afterwards."""
+    own = spark.conf.get(ZONE)
+    file = tmp_path / "shop.py"
+    zones = f'.withColumn("built", F.lit(spark.conf.get("{ZONE}"))).withColumn("ran", F.expr("current_timezone()"))'
+    file.write_text(
+        file.read_text().replace('dropDuplicates(["k"])\n\n\n@dp.mat', f'dropDuplicates(["k"]){zones}\n\n\n@dp.mat')
+    )
+    fork = ss.Checkpoint(flow).fork(tmp_path / "fork", at=1)
+    fork.step(ss.pipeline_flow(file, "first"), mode="append", sink=f"parquet:{tmp_path / 'out'}")
+    [row] = spark.read.parquet(str(tmp_path / "out" / "epoch=2")).select("built", "ran").distinct().collect()
+    assert (row.built, row.ran, spark.conf.get(ZONE)) == ("Asia/Tokyo", "Asia/Tokyo", own)
+    assert own != "Asia/Tokyo"
+
+
 def test_a_flow_reads_the_views_of_its_file(spark: SparkSession, flow: Path, tmp_path: Path) -> None:
     """In whatever order they are defined; what the code reads is what it is now."""
     frame = ss.pipeline_flow(tmp_path / "shop.py", "distinct_rows")()
@@ -111,9 +127,12 @@ def test_a_changed_flow_is_refused(flow: Path, tmp_path: Path, capsys: pytest.Ca
     assert main(["check", str(flow), f"{tmp_path / 'shop.py'}:totals"]) == 1
 
 
-def test_a_file_is_needed(tmp_path: Path) -> None:
+def test_a_file_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """SQL files have no code to run."""
     (tmp_path / "shop.sql").write_text("CREATE STREAMING TABLE t AS SELECT 1")
-    for name in ("shop.sql", "none.py"):
-        with pytest.raises(InvalidArgumentError, match="expected a Python file of a pipeline"):
-            ss.pipeline_flow(tmp_path / name, "t")
+    with pytest.raises(InvalidArgumentError, match="expected a Python file of a pipeline"):
+        ss.pipeline_flow(tmp_path / "none.py", "t")
+    with pytest.raises(InvalidArgumentError, match=r'return spark.sql\("SELECT … FROM STREAM …"\)'):
+        ss.pipeline_flow(tmp_path / "shop.sql", "t")
+    assert main(["check", str(tmp_path / "cp"), f"{tmp_path / 'shop.sql'}:t"]) == 1
+    assert "only a run of the pipeline can read flows of SQL files" in capsys.readouterr().err

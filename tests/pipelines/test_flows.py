@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
+from commands.test_follow_command import following, line_with
 from recorded.make import HERE
 
 import streamstate as ss
+from streamstate.command_line.many import found_checkpoints
 from streamstate.command_line.program import main
 from streamstate.errors import DamagedCheckpointError, NotACheckpointError
 from streamstate.reports import Capture
+from streamstate.widgets.overview import OverviewModel, OverviewSelection
+from streamstate.widgets.timeline.actions import TimelineSelection
+from streamstate.widgets.timeline.model import TimelineModel
 
 IN_STORAGE = "_checkpoints/spark_catalog/default/seen/first"
 
@@ -68,6 +74,81 @@ def test_following_a_flow_goes_on_with_its_next_version(counted: tuple[Path, Pat
     (note,) = [found.text for found in ss.Checkpoint(old).doctor().findings if "full refresh" in found.text]
     assert f"the newest is version 1. Follow {flow} to capture every version." in note
     assert "full refresh" not in str(ss.Checkpoint(flow / "1").doctor())
+
+
+@pytest.mark.parametrize("given", [None, "mine"])
+def test_following_one_version_goes_on_with_the_next(
+    counted: tuple[Path, Path], tmp_path: Path, given: str | None
+) -> None:
+    """From that version on; under the names that following the flow gives, or made from the given one."""
+    flow = tmp_path / IN_STORAGE
+    version(counted[0], flow, 0)
+    own = version(counted[0], flow, 1)
+    name = "seen_first" if given is None else given
+    capture = ss.Checkpoint(own).follow(tmp_path / "store", given and f"{given}_v1")
+    assert capture.wait(timeout=60) == 4
+    assert (capture.name, capture.checkpoint) == (f"{name}_v1", str(own))
+    version(counted[0], flow, 2)
+    wait_for_version(capture, f"{name}_v2")
+    assert capture.wait(timeout=60) == 4
+    assert capture.checkpoint == str(flow / "2")
+    capture.stop()
+    assert ss.open_store(tmp_path / "store").queries() == [f"{name}_v1", f"{name}_v2"]
+
+
+def test_versions_are_shown(counted: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the overview, on the page, by ``ls`` and in the timeline, which marks where they begin."""
+    flow, place = tmp_path / IN_STORAGE, tmp_path / "store"
+    for number in range(3):
+        ss.Checkpoint(version(counted[0], flow, number)).capture(place)
+    ss.Checkpoint(counted[0]).capture(place, "other")
+    store = ss.open_store(place)
+    frame = store.overview().set_index("query")[["version", "replaced_by"]]
+    first, second, third = names = ["seen_first", "seen_first_v1", "seen_first_v2"]
+    assert frame.loc[names].to_numpy().tolist() == [[0, second], [1, third], [2, None]]
+    assert frame.loc["other"].isna().all()
+    page = str(OverviewModel(store).view(OverviewSelection()).html())
+    assert f"version 1, after {first}, replaced by {third}" in page
+    assert main(["ls", str(place), "--json"]) == 0
+    listed = {row["query"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert (listed[first]["version"], listed[first]["replaced_by"]) == (0, second)
+    assert (listed["other"]["version"], listed["other"]["replaced_by"]) == (None, None)
+    drawn = TimelineModel(store[second]).view(TimelineSelection())
+    assert [mark.epoch for mark in drawn.marks.versions] == [-1, 4]
+    assert [*drawn.caption()][1:3] == [
+        "Version 1 of the flow begins: a full refresh ended seen_first.",
+        "A full refresh ended this version after epoch 4: seen_first_v2 is the next.",
+    ]
+    assert [row["epoch"] for row in drawn.message()["marks"] if row["kind"] == "version"][1:] == [-0.5, 4.5]
+    assert not TimelineModel(store["other"]).view(TimelineSelection()).marks.versions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_the_command_says_that_it_goes_on(counted: tuple[Path, Path], tmp_path: Path, output: str) -> None:
+    """A line, or another checkpoint in the objects."""
+    flow = tmp_path / IN_STORAGE
+    own = version(counted[0], flow, 0)
+    with following(own, tmp_path / "store", *(["--json"] if output == "json" else [])) as process:
+        line_with(process.stdout, "seen_first")
+        later = version(counted[0], flow, 1)
+        line = line_with(process.stdout, "seen_first_v1")
+    if output == "json":
+        assert json.loads(line)["checkpoint"] == str(later)
+    else:
+        assert line.endswith(f" seen_first_v1: following {later}: a full refresh ended seen_first\n")
+
+
+def test_many_given_versions_bring_the_later_ones(counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """Also with other checkpoints in one process; a version that has not begun is left out."""
+    flow = tmp_path / IN_STORAGE
+    versions = [str(version(counted[0], flow, number)) for number in range(3)]
+    (flow / "2/metadata").unlink()
+    given = argparse.Namespace(
+        checkpoints=[versions[0], str(counted[0])], root=[], storage_option=[], storage_options_file=None
+    )
+    assert found_checkpoints(given, versions=True) == [*versions[:2], str(counted[0])]
+    assert found_checkpoints(given) == [versions[0], str(counted[0])]
 
 
 def test_following_again_captures_what_is_left_of_older_versions(counted: tuple[Path, Path], tmp_path: Path) -> None:

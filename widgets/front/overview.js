@@ -145,7 +145,7 @@ const stateRows = (rows) =>
     : number(rows);
 
 function newestEpoch({ epoch, committed, moment, lag, delays }) {
-  if (epoch === null) return [element("span", { class: "faint" }, "none captured yet")];
+  if (epoch === null) return [element("span", { class: "faint" }, "none captured yet"), element("small", {}, delays)];
   const age = moment === null ? "" : element("span", { class: "faint", "data-moment": moment });
   return [
     element("span", { title: committed }, `${epoch} `, age),

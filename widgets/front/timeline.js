@@ -6,7 +6,13 @@ import { screen } from "./screen.js";
 import { plainHeading } from "./tables.js";
 import { duration, number } from "./words.js";
 
-const SIGN_NAMES = { gaps: "gap", restarts: "restart", forks: "fork", variables: "shared variable set" };
+const SIGN_NAMES = {
+  gaps: "gap",
+  restarts: "restart",
+  forks: "fork",
+  variables: "shared variable set",
+  versions: "version of the flow begins",
+};
 
 // The timeline: every epoch of a query on one axis, and the place to choose one or an interval of them.
 export function render({ model, root, style }) {

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # JupyterLab styles tables for data: numbers right-aligned, alternating rows. These override it.
 _CELL = "text-align:{};padding:.25em .8em;vertical-align:top;white-space:{}"
+_SHORT = 34
+"""Longer texts may wrap. A time with its zone has 33 characters."""
 _HEAD = "text-align:{};padding:.25em .8em;white-space:nowrap;border-bottom:1px solid var(--jp-border-color1, #8888)"
 _CAPTION = "text-align:left;caption-side:top;padding:.25em .8em;color:inherit;opacity:.75"
 
@@ -129,7 +131,7 @@ class SummaryTable:
         cells = []
         for index, (cell, side) in enumerate(zip(row, sides, strict=True)):
             # Long texts, such as paths and errors, may wrap.
-            style = _CELL.format(side, "nowrap" if len(cell.plain) <= 30 else "normal")
+            style = _CELL.format(side, "nowrap" if len(cell.plain) <= _SHORT else "normal")
             name, scope = ("td", None) if index else ("th", "row")
             cells.append(tag(name, cell.html(), scope=scope, style=style, title=cell.title))
         return cells

@@ -36,13 +36,14 @@ def mark_rows(points: Sequence[EpochPoint], marks: EpochMarks) -> list[dict[str,
         *({"kind": "restart", "epoch": epoch - 0.5} for epoch in marks.restarts),
         *({"kind": "fork", "epoch": fork.epoch + 0.5} for fork in marks.forks),
         *({"kind": "variable", "epoch": mark.epoch - 0.5, "text": mark.text} for mark in marks.variables),
+        *({"kind": "version", "epoch": mark.epoch + 0.5} for mark in marks.versions),
     ]
 
 
 def _unseen(epoch: int) -> Iterator[dict[str, Any]]:
     """Yield an invisible mark of each kind: without data for a layer, Vega logs a warning in the page's console."""
     yield {"kind": "gap", "first": epoch, "last": epoch - 1}
-    yield from ({"kind": kind, "epoch": epoch, "unseen": True} for kind in ("restart", "fork", "variable"))
+    yield from ({"kind": kind, "epoch": epoch, "unseen": True} for kind in ("restart", "fork", "variable", "version"))
 
 
 def charts(
@@ -111,6 +112,7 @@ def _layers(measure: Measure, unit: str, *, last: bool, many: bool) -> list[dict
         _layer("restart", {"type": "rule", "strokeDash": [3, 3]}, x=x("epoch"), opacity=_unless_unseen(0.55)),
         _layer("fork", {"type": "rule", "color": CHANGED, "strokeWidth": 1.5}, x=x("epoch"), opacity=_unless_unseen(1)),
         _layer("variable", {"type": "rule", **variable}, x=x("epoch"), opacity=_unless_unseen(1)),
+        _layer("version", {"type": "rule", "strokeWidth": 3}, x=x("epoch"), opacity=_unless_unseen(1)),
     ]
 
 

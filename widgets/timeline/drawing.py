@@ -20,6 +20,7 @@ STILL_POINTS = 80
 """The most points of a still picture, which is stored in the notebook."""
 _STILL_ROWS = 10
 """Epochs in the table of a saved notebook."""
+_SIGNS = ("gaps", "restarts", "forks", "variables", "versions")
 _NAMED = 3
 """Settings of shared variables that the caption names; the epochs of all are marked."""
 
@@ -73,7 +74,7 @@ class TimelineDrawing:
             "marks": mark_rows(self.points, self.marks),
             "gaps": [list(run) for run in self.marks.gaps],
             "caption": list(self.caption()),
-            "legend": {kind: bool(getattr(self.marks, kind)) for kind in ("gaps", "restarts", "forks", "variables")},
+            "legend": {kind: bool(getattr(self.marks, kind)) for kind in _SIGNS},
             "facts": list(self.facts()),
             "advice": [{"text": advice.text, "evidence": advice.evidence} for advice in self.advice],
             "window": {"chosen": self.selection.window, "offered": self._windows()},
@@ -113,7 +114,7 @@ class TimelineDrawing:
             )
         if self.marks.restarted > len(self.marks.restarts):
             yield f"The newest {len(self.marks.restarts)} of {self.marks.restarted:,} restarts are marked."
-        yield from map(str, self.forks)
+        yield from map(str, [*self.marks.versions, *self.forks])
         yield from map(str, self.marks.variables[-_NAMED:])
         if len(self.marks.variables) > _NAMED:
             yield f"Set earlier: {amount(len(self.marks.variables) - _NAMED, 'more version')}."
@@ -195,6 +196,8 @@ class TimelineDrawing:
             yield "Orange: forks."
         if self.marks.variables:
             yield "Green, dotted: a shared variable was set."
+        if self.marks.versions:
+            yield "Thick: a version of the flow begins."
 
     def _still_table(self) -> Html:
         heads = ["Epoch", "Committed", *(measure.title for measure in MEASURES)]

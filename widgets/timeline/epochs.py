@@ -16,7 +16,7 @@ from streamstate.state_inspect.analytics.watermark_lags import behind_commit
 
 if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entry
-    from streamstate.snapshots.store.registry import ForkPoint
+    from streamstate.snapshots.store.registry import CapturedVersion, ForkPoint
     from streamstate.widgets.timeline.variable_marks import VariableMark
 
 Number = int | float
@@ -168,6 +168,17 @@ class ForkMark:
 
 
 @dataclass(frozen=True)
+class VersionMark:
+    """The start of a version of a pipeline's flow after ``epoch``: of this one, or of the next."""
+
+    epoch: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class EpochMarks:
     """Return the marks among some epochs: gaps, restarts, and the starts of forks or of this one."""
 
@@ -180,6 +191,7 @@ class EpochMarks:
     forks: Sequence[ForkMark] = ()
     variables: Sequence[VariableMark] = ()
     """Where versions of shared variables begin that were set, at most the newest :data:`RULES`."""
+    versions: Sequence[VersionMark] = ()
 
 
 def marks(
@@ -187,6 +199,7 @@ def marks(
     shown: Sequence[EpochPoint],
     divided: Sequence[ForkMark],
     variables: Sequence[VariableMark] = (),
+    versions: Sequence[VersionMark] = (),
 ) -> EpochMarks:
     """Return the marks among some epochs, which are ``shown`` in bins.
 
@@ -195,6 +208,7 @@ def marks(
         shown: the same in bins.
         divided: all forks of the query.
         variables: all versions of shared variables that were set.
+        versions: the starts of this version of a flow, and of the next.
     """
     # Epochs of an unknown run are skipped.
     known = [point for point in single if point.run is not None]
@@ -207,6 +221,7 @@ def marks(
         len(restarts),
         [fork for fork in divided if first - 1 <= fork.epoch <= last],
         [mark for mark in variables if first <= mark.epoch <= last][-RULES:],
+        [mark for mark in versions if first - 1 <= mark.epoch <= last],
     )
 
 
@@ -215,6 +230,17 @@ def forks(points: Sequence[ForkPoint], name: str) -> list[ForkMark]:
     own = [ForkMark(point.epoch, point.parent, outwards=False) for point in points if point.name == name]
     outwards = [ForkMark(point.epoch, point.name, outwards=True) for point in points if point.parent == name]
     return own + sorted(outwards, key=lambda mark: mark.epoch)
+
+
+def versions(version: CapturedVersion | None, newest: int) -> Iterator[VersionMark]:
+    """Yield the starts of a query as a version of a flow, and of the next one after its newest epoch."""
+    if version is not None and version.before:
+        text = f"Version {version.number} of the flow begins: a full refresh ended {version.before}."
+        yield VersionMark(-1, text)
+    if version is not None and version.after:
+        yield VersionMark(
+            newest, f"A full refresh ended this version after epoch {newest}: {version.after} is the next."
+        )
 
 
 def _gaps(shown: Sequence[EpochPoint]) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from streamstate.widgets.model import Drawing, Focus, ViewModel
 from streamstate.widgets.number_text import span
 from streamstate.widgets.timeline.actions import WINDOWS, TimelineSelection, acted
 from streamstate.widgets.timeline.drawing import STILL_POINTS, TimelineDrawing
-from streamstate.widgets.timeline.epochs import EpochPoint, bin_width, binned, forks, marks, points
+from streamstate.widgets.timeline.epochs import EpochPoint, bin_width, binned, forks, marks, points, versions
 from streamstate.widgets.timeline.variable_marks import VariableMarks
 from streamstate.widgets.view import View
 
@@ -77,7 +77,9 @@ class TimelineModel(ViewModel[TimelineSelection]):
             width = bin_width(single[0].first, single[-1].last, limit) if len(single) > limit else 1
             shown = binned(single, width)
             divided = forks(self.history.forks(), self.name)
-            marked = marks(single, shown, divided, self._variables.all())
+            version = self.history.recorded.lineage.version(self.name)
+            begun = [*versions(version, every[-1].last)]
+            marked = marks(single, shown, divided, self._variables.all(), begun)
             return TimelineDrawing(self.name, every, shown, width, marked, divided, selection, self._notes(every))
 
     def _at(self) -> object:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 import streamstate as ss
 from services.delta.conftest import Table
 from services.delta.test_inputs import numbers
-from streamstate.errors import ForkError, QueryError
+from streamstate.errors import ForkError
 from streamstate.reports import Running
 
 if TYPE_CHECKING:
@@ -55,14 +55,6 @@ def test_a_promoted_query_writes_each_epoch_once(table: Table, tmp_path: Path) -
     promotion = fork.promote(over=checkpoint)
     run()
     expected = before + Counter({("k1", unknown): 1, ("k0", 6): 1, ("k1", 7): 1, ("k2", 8): 1})
-    assert content(out) == expected
-    # The commit of the last epoch is lost, as when Spark is killed after the sink has its rows.
-    last = max(int(file.name) for file in (cp / "commits").iterdir() if file.name.isdecimal())
-    for file in (cp / "commits").glob(f"*{last}*"):
-        file.unlink()
-    # Delta's sink skips the epoch, so Spark computes no state for it.
-    with pytest.raises(QueryError, match="CheckpointInfo length: 0"):
-        run()
     assert content(out) == expected
     assert promotion.epoch == 1
 
