@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import CaptureError, first_line
 from streamstate.snapshots.checkpoint.local_files import Volume, already_exists, decode_text, whole_lines
+from streamstate.snapshots.checkpoint.read_ahead import ReadAheadFiles
 from streamstate.snapshots.checkpoint.server_side import copied_by_server
 
 if TYPE_CHECKING:
@@ -25,13 +26,14 @@ _T = TypeVar("_T")
 _U = TypeVar("_U")
 
 
-class HadoopFiles:
+class HadoopFiles(ReadAheadFiles):
     """Any file system that Spark is set up for; the methods are those of ``LocalFiles``.
 
     Each question is a request to an object store, and some are several: what is missing shows when it is read.
     """
 
     def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
         self._jvm: Any = spark.sparkContext._jvm
         self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
@@ -65,8 +67,7 @@ class HadoopFiles:
         """Return the names in a folder."""
         return [*self.entries(path)]
 
-    def entries(self, path: str) -> dict[str, bool]:
-        """Return the names in a folder, each with whether it is a folder."""
+    def _entries(self, path: str) -> dict[str, bool]:
         with contextlib.suppress(FileNotFoundError), self._at(path) as (system, where):
             found = list(system.listStatus(where))
             # Listing a file gives the file itself.
@@ -90,8 +91,7 @@ class HadoopFiles:
         content = self.content(path)
         return None if content is None else decode_text(content, path)
 
-    def content(self, path: str) -> bytes | None:
-        """Return a small file's bytes."""
+    def _content(self, path: str) -> bytes | None:
         with contextlib.suppress(FileNotFoundError):
             return self._bytes(path)
         return None
