@@ -56,7 +56,7 @@ def promote(
         source, target = CheckpointFiles(fork_path, spark), CheckpointFiles(path, spark)
         check_stopped([source, target], spark)
         recover_rescale(target, spark)
-        with stepping(fork_path):
+        with stepping(fork_path, spark):
             epoch = check_promotable(source, target, spark)
             say("comparing the two states", 0.1)
             compared = compare_states(spark, StateAt(path, epoch), StateAt(fork_path, epoch), limit=0)

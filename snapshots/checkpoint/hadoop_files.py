@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _AT_ONCE = 8
+# S3A's option for "If-None-Match", which other file systems ignore, and the exception if another object is there.
+_EXCLUSIVE, _LOST_RACE = "fs.option.create.conditional.overwrite", "RemoteFileChangedException"
 _REACHING = "Check the path, and the credentials and the endpoint in Spark's settings, such as spark.hadoop.fs.s3a.…."
 
 _T = TypeVar("_T")
@@ -150,11 +152,26 @@ class HadoopFiles(ReadAheadFiles):
             return bool(system.mkdirs(where))
 
     def write(self, path: str, text: str, *, replace: bool = False) -> int:
-        """Write a small file."""
+        """Write a small file.
+
+        Without ``replace``, S3 and HDFS refuse it too if another process writes it at the same moment. A store that
+        ignores ``If-None-Match`` does not.
+        """
         content = text.encode()
-        with self._at(path) as (system, where), contextlib.closing(system.create(where, replace)) as stream:
-            stream.write(content)
+        try:
+            with self._at(path) as (system, where), contextlib.closing(self._created(system, where, replace)) as stream:
+                stream.write(content)
+        except CaptureError as error:
+            if not replace and _LOST_RACE in str(getattr(error.__cause__, "java_exception", "")):
+                raise already_exists(path) from error
+            raise
         return len(content)
+
+    def _created(self, system: Any, where: Any, replace: bool) -> Any:  # noqa: FBT001 (from a keyword argument)
+        if not replace and system.exists(where):
+            raise already_exists(where.toString())
+        builder = system.createFile(where).recursive().overwrite(replace)
+        return (builder if replace else builder.opt(_EXCLUSIVE, "true")).build()
 
     def copy(self, pairs: Iterable[tuple[str, str]]) -> Volume:
         """Copy files, several at once; no bytes pass through Python, and in S3 none leave the server."""
