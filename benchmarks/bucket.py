@@ -31,17 +31,17 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
 _WARM_UP = 3
 _TARGETS = {
-    "follow, without Spark: a look without news": 4,
-    "capture of an epoch, without Spark": 60,
+    "follow, without Spark: a look without news": 2,
+    "capture of an epoch, without Spark": 50,
     "capture of an epoch": 260,
-    "fork": 185,
+    "fork": 135,
     "step": 350,
-    "audit of an epoch, one replay": 1000,
-    "check": 150,
+    "audit of an epoch, one replay": 950,
+    "check": 125,
     "describe": 80,
     "inputs": 50,
     "why": 60,
-    "promote": 900,
+    "promote": 870,
 }
 """The verbs, and how many requests each may make: two partitions, three epochs, a state of five keys."""
 
