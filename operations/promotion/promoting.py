@@ -61,7 +61,7 @@ def promote(
         source, target = CheckpointFiles(fork_path, spark), CheckpointFiles(path, spark)
         check_stopped([source, target], spark)
         recover_rescale(target, spark)
-        with stepping(fork_path):
+        with stepping(fork_path, spark):
             epoch = check_promotable(source, target, spark, written)
             say("comparing the two states", 0.1)
             both = newest_epoch(target)

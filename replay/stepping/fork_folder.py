@@ -143,42 +143,67 @@ def _metadata_epoch(name: str) -> int | None:
 
 
 @contextmanager
-def stepping(checkpoint: str) -> Iterator[None]:
+def stepping(checkpoint: str, spark: SparkSession | None) -> Iterator[None]:
     """Hold the lock on a fork while the block runs.
 
-    On the local disk it also excludes other processes; the lock of a killed process is taken over.
+    It excludes other processes too, in an object store if that refuses to replace an object (``If-None-Match``). The
+    lock of a process that was killed on this host is taken over.
     """
     with _guard:
         if checkpoint in _held:
             raise QueryError(f"{checkpoint} is being stepped by another thread.\nWait for it, or make another fork.")
-        local = local_path(checkpoint)
-        file = None if local is None else local / LOCK_FILE
-        if file is not None:
-            _acquire(file)
+        local, files = local_path(checkpoint), files_for(spark, checkpoint)
+        if local is not None:
+            _acquire(local / LOCK_FILE)
+        else:
+            _acquire_remote(files, checkpoint)
         _held.add(checkpoint)
     try:
         yield
     finally:
         with _guard:
             _held.discard(checkpoint)
-            if file is not None:
-                file.unlink(missing_ok=True)
+            if local is not None:
+                (local / LOCK_FILE).unlink(missing_ok=True)
+            else:
+                files.remove(f"{checkpoint}/{LOCK_FILE}")
 
 
 def _acquire(file: Path) -> None:
-    if (holder := lock_holder(file)) is not None:
-        raise QueryError(
-            f"{file.parent} is being stepped by process {holder[0]} on {holder[1]}.\n"
-            f"Wait for it, or make another fork. If that process no longer exists, delete {file.name} in the fork."
-        )
+    _refuse_holder(str(file.parent), lock_holder(file))
     file.unlink(missing_ok=True)
     try:
         with file.open("x", encoding="utf-8") as opened:
-            opened.write(json.dumps({"process": os.getpid(), "host": socket.gethostname()}))
+            opened.write(_own_lock())
     except FileExistsError:
+        raise _is_stepped(str(file.parent)) from None
+
+
+def _acquire_remote(files: Files, checkpoint: str) -> None:
+    lock = f"{checkpoint}/{LOCK_FILE}"
+    if (text := files.text(lock)) is not None:
+        _refuse_holder(checkpoint, holder_in(text))
+        files.remove(lock)
+    try:
+        files.write(lock, _own_lock())
+    except FileExistsError:
+        raise _is_stepped(checkpoint) from None
+
+
+def _own_lock() -> str:
+    return json.dumps({"process": os.getpid(), "host": socket.gethostname()})
+
+
+def _refuse_holder(fork: str, holder: tuple[int, str] | None) -> None:
+    if holder is not None:
         raise QueryError(
-            f"{file.parent} is being stepped by another process.\nWait for it, or make another fork."
-        ) from None
+            f"{fork} is being stepped by process {holder[0]} on {holder[1]}.\n"
+            f"Wait for it, or make another fork. If that process no longer exists, delete {LOCK_FILE} in the fork."
+        )
+
+
+def _is_stepped(fork: str) -> QueryError:
+    return QueryError(f"{fork} is being stepped by another process.\nWait for it, or make another fork.")
 
 
 def lock_holder(file: Path) -> tuple[int, str] | None:

@@ -136,7 +136,7 @@ class ForkRunner:
     def exclusively(self) -> Iterator[None]:
         """Lock the fork, and clean up what a killed step left behind."""
         self._check_checkpoints()
-        with stepping(self.path):
+        with stepping(self.path, self.spark):
             if self.fork.query_id in active_queries(self.spark):
                 raise QueryError(
                     f"The query of {self.path} is running, so it cannot be stepped.\nStop it first: query.stop()."

@@ -155,7 +155,7 @@ class Capturer:
             tuple(table.log.advice for table in self._tables.values() if table.log.advice),
             dict(self._feed.by_spark),
             tuple(self._lost(plan)),
-            max(self.checkpoint.committed(), default=None),
+            self._planner.committed,
         )
 
     def _lost(self, plan: PassPlan) -> Iterator[str]:
@@ -193,13 +193,15 @@ class Capturer:
 
     def behind(self) -> list[int]:
         """Return committed epochs that the store lacks."""
-        if self._released_at is not None:
-            self.checkpoint.check_same()
-            if max(self.checkpoint.committed(), default=-1) <= self._released_at:
-                return []
-            self.manifest.refresh()
-            self._released_at = None
-        return self._planner.behind()
+        with self.checkpoint.read_once():
+            self.checkpoint.look_ahead()
+            if self._released_at is not None:
+                self.checkpoint.check_same()
+                if max(self.checkpoint.committed(), default=-1) <= self._released_at:
+                    return []
+                self.manifest.refresh()
+                self._released_at = None
+            return self._planner.behind()
 
     def release(self) -> None:
         """Free the memory that is held for the next pass, which then reads from the store again."""
@@ -264,7 +266,7 @@ class Capturer:
         """Write the change logs of a plan's epochs, then make the epochs visible by committing the manifest."""
         try:
             entries = self._entries(plan, self._write_change_logs(plan))
-            self.checkpoint.check_same()
+            self.checkpoint.check_same(last=True)
             self.manifest.append(entries, f"{self.checkpoint.query_id}/_epochs")
         except BaseException:
             # A table's capture may now be ahead of the manifest.

@@ -562,10 +562,13 @@ class Capture:
 
     def _waiting(self) -> list[int]:
         """Return epochs to capture; none while the checkpoint is still empty."""
-        committed = self._capturer.checkpoint.committed()
-        if not committed:
-            return []
-        waiting = self._capturer.behind()
+        checkpoint = self._capturer.checkpoint
+        with checkpoint.read_once():
+            checkpoint.look_ahead()
+            committed = checkpoint.committed()
+            if not committed:
+                return []
+            waiting = self._capturer.behind()
         newest = self._capturer.manifest.newest
         known: dict[str, object] = {}
         if newest is not None and newest.epoch != self._status.epoch:

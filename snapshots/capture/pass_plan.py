@@ -73,6 +73,8 @@ class PassPlanner:
     reader: StateReader
     damaged: tuple[int, Damage] | None = None
     """The first epoch that the last :meth:`attempts` found to be damaged, and its damage."""
+    committed: int | None = None
+    """The newest committed epoch that the last :meth:`behind` found."""
 
     @cached_property
     def fork(self) -> ForkRecord | None:
@@ -85,7 +87,9 @@ class PassPlanner:
         checkpoint.check_same()
         # Up to its promotion, a promoted fork has epochs of its own, not the query's.
         last = max(self._last, -1 if checkpoint.promotion is None else checkpoint.promotion.epoch)
-        return [epoch for epoch in checkpoint.committed() if epoch > last]
+        committed = checkpoint.committed()
+        self.committed = max(committed, default=None)
+        return [epoch for epoch in committed if epoch > last]
 
     def attempts(self, upto: int | None, most: int) -> Iterator[PassPlan]:
         """Return plans of at most ``most`` epochs to try one after another until one succeeds; none if no epoch waits.
@@ -155,11 +159,12 @@ class PassPlanner:
         return self.manifest.entries[-1].epoch if self.manifest.entries else -1
 
     def _next(self, upto: int | None, most: int) -> PassPlan:
+        self.reader.checkpoint.look_ahead(self._last + 1)
         waiting = self.behind()
         if upto is not None:
             within = [epoch for epoch in waiting if epoch <= upto]
             waiting = within or (waiting[:1] if self._last < upto else [])
-        self.reader.checkpoint.read_ahead(waiting[:most])
+        self.reader.read_ahead(waiting[:most])
         epochs = self.reader.together(waiting[:most])
         if epochs and self.reader.checkpoint.skipped(epochs[-1]):
             # It has no state and becomes a gap. The repartitioning comes after it, and is read alone.

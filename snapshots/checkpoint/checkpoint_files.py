@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -30,6 +30,7 @@ from streamstate.snapshots.checkpoint.fork_record import PromotionRecord, barrie
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, legacy_operators
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch, parse_commit, parse_plan
 from streamstate.snapshots.checkpoint.search import checkpoints_below
+from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.checkpoint.source_progress import sources_after
 from streamstate.snapshots.checkpoint.state_files import StoreFiles
 from streamstate.snapshots.store.names import is_number
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _T = TypeVar("_T")
-_LEFT = object()
 
 _MOST_FOLDERS, _MOST_LISTED = 100, 20
 """The folders that are searched, and the checkpoints that are named, if a path is a folder above checkpoints."""
@@ -68,6 +68,8 @@ class CheckpointFiles(os.PathLike[str]):
         self.promotion: PromotionRecord | None = None
         """The promotion that its ``metadata`` records, as of the last :meth:`check_same`."""
         self._known = threading.local()  # a thread that reads once does not keep what is new from the others
+        self._operators: list[int] = []  # as of the last time, to read ahead
+        self._by_folders: set[int] = set()
 
     def __fspath__(self) -> str:
         return self.path
@@ -87,31 +89,69 @@ class CheckpointFiles(os.PathLike[str]):
 
     @contextlib.contextmanager
     def read_once(self) -> Iterator[Callable[[], None]]:
-        """Within the block, this thread reads each file of the logs once; call what it yields to read them anew."""
-        self._known.results = {}
-        try:
-            yield self._known.results.clear
-        finally:
-            del self._known.results
+        """Within the block, this thread reads each file of the logs once; call what it yields to read them anew.
 
-    def read_ahead(self, epochs: Sequence[int]) -> None:
-        """Within :meth:`read_once`, read what a capture of some epochs needs of the logs, several files at once.
+        A block within another one reads nothing again that the outer one has read.
+        """
+        outer = self._reads_once
+        known: dict[tuple[str, str], Any] = {} if outer is None else outer
+
+        def read_anew() -> None:
+            known.clear()
+            self._files.forget_ahead()
+
+        self._known.results = known
+        try:
+            yield read_anew
+        finally:
+            self._known.results = outer
+            if outer is None:
+                self._files.forget_ahead()
+
+    def look_ahead(self, epoch: int | None = None) -> None:
+        """Within :meth:`read_once`, begin to read what shows which epochs are committed, and the logs of one.
 
         Each file of an object store takes tens of milliseconds, however small it is.
         """
-        known: dict[tuple[str, str], Any] | None = getattr(self._known, "results", None)
-        if not self.remote or not epochs or known is None:
+        logs = [] if epoch is None else self._logs([epoch])
+        folders = [] if epoch is None else [f"{self.path}/state/{operator}" for operator in self._by_folders]
+        self._begin(logs, [f"{self.path}/commits", *folders], [f"{self.path}/metadata"])
+
+    def read_ahead(self, epochs: Sequence[int]) -> None:
+        """Within :meth:`read_once`, begin to read what a capture of some committed epochs needs of the logs.
+
+        An epoch has to be known to be committed: up to then, the operators' folders may change.
+        """
+        if not self.remote or not epochs:
             return
-        texts = [f"{self.path}/offsets/{epoch}" for epoch in range(max(epochs[0] - 1, 0), epochs[-1] + 2)]
-        texts += [f"{self.path}/commits/{epoch}" for epoch in epochs]
-        metadata = [f"{self.path}/state/{operator}/_metadata" for operator in self.operators()]
-        folders = [folder for path in metadata for folder in (path, f"{path}/v2")]
-        reads: list[tuple[Callable[[str], Any], str]] = [(self._files.text, path) for path in texts]
-        reads += [(self._files.names, folder) for folder in folders]
-        reads = [(read, path) for read, path in reads if (read.__name__, path) not in known]
-        for (read, path), found in zip(reads, self._files.each(_read_or_leave, reads), strict=True):
-            if found is not _LEFT:
-                known[read.__name__, path] = found
+        self._begin(self._logs(epochs), [f"{self.path}/state"])
+        metadata = [f"{self.path}/state/{operator}/_metadata" for operator in self._operators or self.operators()]
+        self._begin([], [folder for path in metadata for folder in (path, f"{path}/v2")])
+
+    def _begin(self, texts: Iterable[str], folders: Iterable[str], contents: Iterable[str] = ()) -> None:
+        """Begin to read what this thread has not read within :meth:`read_once`, which asks for each path once."""
+        known = self._reads_once
+        if self.remote and known is not None:
+            new_texts = [path for path in texts if ("text", path) not in known]
+            self._files.read_ahead([*contents, *new_texts], [path for path in folders if ("names", path) not in known])
+
+    def _logs(self, epochs: Sequence[int]) -> list[str]:
+        """Return the paths of some epochs' plans and commits, and of the plans before and after them."""
+        planned = [f"{self.path}/offsets/{epoch}" for epoch in range(max(epochs[0] - 1, 0), epochs[-1] + 2)]
+        return planned + [f"{self.path}/commits/{epoch}" for epoch in epochs]
+
+    def source_logs(self, epochs: Sequence[int]) -> list[str]:
+        """Return the paths of the file sources' logs of what some epochs read."""
+        found = []
+        for epoch in epochs:
+            before, planned = self.readable_plan(epoch - 1), self.readable_plan(epoch)
+            if planned is None:
+                continue
+            known = dict(zip(before.logs, before.offsets, strict=True)) if before else {}
+            for log, offset in zip(planned.logs, planned.offsets, strict=True):
+                if offset != known.get(log) and (batch := file_batch(offset)) is not None:
+                    found.append(f"{self.path}/{log}/{batch}")
+        return found
 
     @cached_property
     def query_id(self) -> str:
@@ -147,9 +187,14 @@ class CheckpointFiles(os.PathLike[str]):
             return sorted(path.removeprefix(f"{self.path}/") for path in itertools.islice(found, _MOST_LISTED))
         return []
 
-    def check_same(self) -> None:
-        """Raise if another query's checkpoint has replaced the one that was read first; a missing one may come back."""
-        content = self._files.content(f"{self.path}/metadata")
+    def check_same(self, *, last: bool = False) -> None:
+        """Raise if another query's checkpoint has replaced the one that was read first; a missing one may come back.
+
+        Args:
+            last: look after everything else was read.
+        """
+        path = f"{self.path}/metadata"
+        content = self._files.content_last(path) if last else self._files.content(path)
         text = None if content is None else content.decode(errors="replace")
         _refuse_barrier(self.path, content)
         if text is None or "query_id" not in self.__dict__ or self.query_id in text:
@@ -275,7 +320,13 @@ class CheckpointFiles(os.PathLike[str]):
 
     def operators(self) -> list[int]:
         """Return the ids of the stateful operators, ascending."""
-        return sorted(int(name) for name in self._names(f"{self.path}/state") if is_number(name))
+        self._operators = sorted(int(name) for name in self._names(f"{self.path}/state") if is_number(name))
+        return self._operators
+
+    def partition_folders(self, operator: int) -> set[str]:
+        """Return the names of the folders that an operator has for its partitions."""
+        self._by_folders.add(operator)
+        return {name for name in self._names(f"{self.path}/state/{operator}") if is_number(name)}
 
     def legacy_operators(self) -> list[LegacyOperator]:
         """Return the operators that a Spark before 4.0 wrote, without metadata."""
@@ -359,7 +410,7 @@ class CheckpointFiles(os.PathLike[str]):
         return self._once(self._files.modified, path)
 
     def _once(self, read: Callable[[str], _T], path: str) -> _T:
-        known: dict[tuple[str, str], Any] | None = getattr(self._known, "results", None)
+        known = self._reads_once
         if known is None:
             return read(path)
         if (read.__name__, path) not in known:
@@ -367,14 +418,11 @@ class CheckpointFiles(os.PathLike[str]):
         found: _T = known[read.__name__, path]
         return found
 
-
-def _read_or_leave(asked: tuple[Callable[[str], Any], str]) -> object:
-    """Return a file's text or a folder's names; a file that is damaged is left to what needs it."""
-    read, path = asked
-    try:
-        return read(path)
-    except DamagedCheckpointError:
-        return _LEFT
+    @property
+    def _reads_once(self) -> dict[tuple[str, str], Any] | None:
+        """What this thread has read within :meth:`read_once`; None outside."""
+        known: dict[tuple[str, str], Any] | None = getattr(self._known, "results", None)
+        return known
 
 
 def _refuse_barrier(checkpoint: str, metadata: bytes | None) -> None:

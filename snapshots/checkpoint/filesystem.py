@@ -61,6 +61,19 @@ class ReadableFiles(Protocol):
     def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterable[_U]:
         """Apply ``read`` to each item, in order; concurrently on remote storage."""
 
+    def read_ahead(self, contents: Iterable[str], folders: Iterable[str] = (), *, last: str | None = None) -> None:
+        """Begin to read what will be asked for next, and one file after everything else, on remote storage.
+
+        Each result goes to one call that reads it, or to as many as the path is given here; the last file's to
+        :meth:`content_last`.
+        """
+
+    def forget_ahead(self) -> None:
+        """Forget what was read ahead and not asked for."""
+
+    def content_last(self, path: str) -> bytes | None:
+        """Return a file's bytes, read after everything else that was read before this call; None if it is missing."""
+
 
 Files: TypeAlias = LocalFiles | HadoopFiles
 

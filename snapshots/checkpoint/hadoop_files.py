@@ -13,25 +13,29 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import CaptureError, first_line
 from streamstate.snapshots.checkpoint.local_files import Volume, already_exists, decode_text, whole_lines
+from streamstate.snapshots.checkpoint.read_ahead import ReadAheadFiles
 from streamstate.snapshots.checkpoint.server_side import copied_by_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _AT_ONCE = 8
+# S3A's option for "If-None-Match", which other file systems ignore, and the exception if another object is there.
+_EXCLUSIVE, _LOST_RACE = "fs.option.create.conditional.overwrite", "RemoteFileChangedException"
 _REACHING = "Check the path, and the credentials and the endpoint in Spark's settings, such as spark.hadoop.fs.s3a.…."
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
 
-class HadoopFiles:
+class HadoopFiles(ReadAheadFiles):
     """Any file system that Spark is set up for; the methods are those of ``LocalFiles``.
 
     Each question is a request to an object store, and some are several: what is missing shows when it is read.
     """
 
     def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
         self._jvm: Any = spark.sparkContext._jvm
         self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
@@ -65,8 +69,7 @@ class HadoopFiles:
         """Return the names in a folder."""
         return [*self.entries(path)]
 
-    def entries(self, path: str) -> dict[str, bool]:
-        """Return the names in a folder, each with whether it is a folder."""
+    def _entries(self, path: str) -> dict[str, bool]:
         with contextlib.suppress(FileNotFoundError), self._at(path) as (system, where):
             found = list(system.listStatus(where))
             # Listing a file gives the file itself.
@@ -90,8 +93,7 @@ class HadoopFiles:
         content = self.content(path)
         return None if content is None else decode_text(content, path)
 
-    def content(self, path: str) -> bytes | None:
-        """Return a small file's bytes."""
+    def _content(self, path: str) -> bytes | None:
         with contextlib.suppress(FileNotFoundError):
             return self._bytes(path)
         return None
@@ -150,11 +152,26 @@ class HadoopFiles:
             return bool(system.mkdirs(where))
 
     def write(self, path: str, text: str, *, replace: bool = False) -> int:
-        """Write a small file."""
+        """Write a small file.
+
+        Without ``replace``, S3 and HDFS refuse it too if another process writes it at the same moment. A store that
+        ignores ``If-None-Match`` does not.
+        """
         content = text.encode()
-        with self._at(path) as (system, where), contextlib.closing(system.create(where, replace)) as stream:
-            stream.write(content)
+        try:
+            with self._at(path) as (system, where), contextlib.closing(self._created(system, where, replace)) as stream:
+                stream.write(content)
+        except CaptureError as error:
+            if not replace and _LOST_RACE in str(getattr(error.__cause__, "java_exception", "")):
+                raise already_exists(path) from error
+            raise
         return len(content)
+
+    def _created(self, system: Any, where: Any, replace: bool) -> Any:  # noqa: FBT001 (from a keyword argument)
+        if not replace and system.exists(where):
+            raise already_exists(where.toString())
+        builder = system.createFile(where).recursive().overwrite(replace)
+        return (builder if replace else builder.opt(_EXCLUSIVE, "true")).build()
 
     def copy(self, pairs: Iterable[tuple[str, str]]) -> Volume:
         """Copy files, several at once; no bytes pass through Python, and in S3 none leave the server."""

@@ -68,6 +68,16 @@ class LocalFiles:
         """Apply ``read`` to each item, in order."""
         return map(read, items)
 
+    def read_ahead(self, contents: Iterable[str], folders: Iterable[str] = (), *, last: str | None = None) -> None:
+        """Do nothing: the disk answers at once."""
+
+    def forget_ahead(self) -> None:
+        """Do nothing."""
+
+    def content_last(self, path: str) -> bytes | None:
+        """As :meth:`content`."""
+        return self.content(path)
+
     def names(self, path: str) -> list[str]:
         """Return the names in a folder; none if it does not exist."""
         try:

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 from streamstate.errors import CaptureError, require_extra
 from streamstate.snapshots.checkpoint.filesystem import quoted_uri
 from streamstate.snapshots.checkpoint.local_files import decode_text, whole_lines
+from streamstate.snapshots.checkpoint.read_ahead import ReadAheadFiles
 from streamstate.snapshots.store.delta.object_store import PATIENCE, REACHING, plain
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def in_object_store(uri: str) -> bool:
     return uri.partition("://")[0].lower() in _SCHEMES
 
 
-class ObjectFiles:
+class ObjectFiles(ReadAheadFiles):
     """The files below a URI, as :class:`~streamstate.snapshots.checkpoint.filesystem.ReadableFiles` declares them.
 
     Args:
@@ -50,6 +51,7 @@ class ObjectFiles:
 
     def __init__(self, uri: str, options: Mapping[str, str] | None = None) -> None:
         require_extra("sidecar")
+        super().__init__()
         self._root = uri
         self._times: dict[str, dict[str, datetime]] = {}
         with self._errors():
@@ -59,8 +61,7 @@ class ObjectFiles:
         """Return the names in a folder; none if there is nothing below it."""
         return [*self.entries(path)]
 
-    def entries(self, path: str) -> dict[str, bool]:
-        """Return the names in a folder, each with whether it is a folder; none if there is nothing below it."""
+    def _entries(self, path: str) -> dict[str, bool]:
         import obstore
 
         with self._errors():
@@ -78,8 +79,7 @@ class ObjectFiles:
         content = self.content(path)
         return None if content is None else decode_text(content, path)
 
-    def content(self, path: str) -> bytes | None:
-        """Return a file's bytes; None if it does not exist."""
+    def _content(self, path: str) -> bytes | None:
         import obstore
 
         with self._errors(), contextlib.suppress(FileNotFoundError):

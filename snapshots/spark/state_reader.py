@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -11,10 +12,11 @@ import pyarrow as pa
 
 from streamstate.errors import CheckpointError, DamagedCheckpointError, NoStateError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.decoding.failures import UnsupportedChangelogError
+from streamstate.snapshots.checkpoint.decoding.failures import ChangelogError, UnsupportedChangelogError
 from streamstate.snapshots.checkpoint.decoding.operator_metadata import sources_in_metadata
 from streamstate.snapshots.checkpoint.decoding.state_schema import UnsupportedTable, require_known_types, table_formats
 from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
+from streamstate.snapshots.checkpoint.decoding.store_history import paths_of_changes
 from streamstate.snapshots.checkpoint.legacy_operators import LegacyOperator, described_view
 from streamstate.snapshots.checkpoint.state_tables import (
     CHANGE,
@@ -41,6 +43,8 @@ _READING = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 _POOL = "streamstate"
+# More files are read while others are decoded.
+_MOST_AHEAD = 512
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,24 @@ class StateReader:
             self._legacy_operators = self.checkpoint.legacy_operators()
             self._fingerprint = fingerprint
         return self._sources
+
+    def read_ahead(self, epochs: list[int]) -> None:
+        """Begin to read what a pass over some committed epochs will need of a remote checkpoint.
+
+        Changelog files are read ahead if their tables are known from the pass before, and Spark may not have to read
+        them.
+        """
+        self.checkpoint.read_ahead(epochs)
+        if not epochs or not self.checkpoint.remote or not self._formats or self.running is not None:
+            return
+        formats = [self._formats[source.table] for source in self._sources if source.shape is not Shape.TIMERS]
+        with contextlib.suppress(ChangelogError, CheckpointError):
+            paths = self.checkpoint.source_logs(epochs)
+            for found in formats:
+                if isinstance(found, TableFormat):
+                    paths += paths_of_changes(self.checkpoint, found, epochs[0], epochs[-1])
+            if len(paths) <= _MOST_AHEAD:
+                self.checkpoint.files.read_ahead(paths, last=f"{self.checkpoint.path}/metadata")
 
     def format(self, source: StateSource) -> TableFormat:
         """Return a table's on-disk format at the epoch for which tables were last looked up.

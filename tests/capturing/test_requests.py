@@ -179,6 +179,23 @@ def test_requests_for_a_new_epoch_do_not_depend_on_the_length_of_the_log(bucket:
     assert kinds(bucket.requests()) == {"HEAD log": 2, "LIST log": 1, "GET log": 3, "GET data": 1}
 
 
+def test_a_commit_does_not_look_for_its_own_entry(bucket: Bucket) -> None:
+    """A writer knows what it has committed; it asks for the entry after it, which another writer may have added."""
+    location = upload_store(bucket, "written", q=STATES)
+    manifest = Manifest(Layout.at(location, bucket.options), "q")
+    manifest.refresh()
+    facts = {"op0": TableEntry(3, 0, 10)}
+    for epoch in (EPOCHS, EPOCHS + 1):
+        bucket.requests()
+        entry = Entry(epoch, "captured", committed_at=START + timedelta(minutes=epoch), offsets="[0]", tables=facts)
+        manifest.append([entry], "q/_epochs")
+    requests = bucket.requests()
+    (committed,) = [request for request in requests if request.startswith("PUT ") and request.endswith(".json")]
+    afterwards = requests[requests.index(committed) :]
+    assert committed.replace("PUT", "HEAD") not in afterwards
+    assert [entry.epoch for entry in manifest.entries][-2:] == [EPOCHS, EPOCHS + 1]
+
+
 def test_a_consistent_read_does_not_see_new_epochs(tmp_path: Path) -> None:
     """All calls in the block, also in a nested block, see the same epochs. New epochs are visible after it."""
     write(tmp_path, STATES)

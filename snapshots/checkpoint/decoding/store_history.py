@@ -31,7 +31,6 @@ from streamstate.snapshots.checkpoint.decoding.schema_files import has_columns
 from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.checkpoint.filesystem import inside
 from streamstate.snapshots.checkpoint.state_files import CHANGES, SNAPSHOTS, StateFile, StoreFiles
-from streamstate.snapshots.store.names import is_number
 
 _CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
@@ -226,6 +225,19 @@ def epoch_files(checkpoint: CheckpointFiles, table: TableFormat, first: int, las
     return sorted(files, key=lambda file: (file.partition, file.epoch))
 
 
+def paths_of_changes(checkpoint: CheckpointFiles, table: TableFormat, first: int, last: int) -> Iterator[str]:
+    """Return the paths of the files of epochs ``first`` to ``last``, and of the checksum files that may be beside them.
+
+    Raises:
+        MissingChangelogError, UnsupportedChangelogError: as :func:`epoch_files`.
+    """
+    for file in epoch_files(checkpoint, table, first, last):
+        folder, _, name = file.path.rpartition("/")
+        yield from (file.path, f"{file.path}.crc")
+        if checkpoint.format_version(file.epoch) == "1":  # since Spark 4.2, only format 2 has Spark's own
+            yield f"{folder}/.{name}.crc"
+
+
 def content(checkpoint: CheckpointFiles, file: EpochFile) -> bytes:
     """Return a file's bytes.
 
@@ -252,7 +264,7 @@ def _missing_changes(checkpoint: CheckpointFiles, file: EpochFile) -> MissingCha
 
 def _partitions(checkpoint: CheckpointFiles, table: TableFormat, epoch: int) -> int:
     """Return the number of partitions that an operator uses: all of the query's, or one if its rows have no key."""
-    folders = {name for name in checkpoint.files.names(f"{checkpoint.path}/state/{table.operator}") if is_number(name)}
+    folders = checkpoint.partition_folders(table.operator)
     planned = checkpoint.partitions(epoch)
     if folders == {"0"} and not has_columns(table.key):
         return 1

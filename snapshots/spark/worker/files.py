@@ -26,6 +26,17 @@ class _WorkerFiles:
         """Apply ``read`` to each item, in order."""
         return map(read, items)
 
+    def read_ahead(self, contents: Iterable[str], folders: Iterable[str] = (), *, last: str | None = None) -> None:
+        """Do nothing: the worker answers one call after the other."""
+
+    def forget_ahead(self) -> None:
+        """Do nothing."""
+
+    def content_last(self, path: str) -> bytes | None:
+        """As :meth:`content`."""
+        found: bytes | None = self.content(path)
+        return found
+
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):
             raise AttributeError(method)

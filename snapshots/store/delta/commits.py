@@ -286,11 +286,13 @@ class _Work:
     keeps_files: bool = False
     marks: Mapping[str, int] | None = None
 
+    def versions(self) -> dict[str, int]:
+        """Return the versions of applications that the commit sets."""
+        return {self.transaction.app_id: self.transaction.version} | dict(self.marks or {})
+
     def properties(self) -> CommitProperties:
-        marks = [Transaction(name, number) for name, number in (self.marks or {}).items()]
-        return CommitProperties(
-            custom_metadata=self.metadata, app_transactions=[self.transaction, *marks], max_commit_retries=0
-        )
+        transactions = [Transaction(name, number) for name, number in self.versions().items()]
+        return CommitProperties(custom_metadata=self.metadata, app_transactions=transactions, max_commit_retries=0)
 
 
 def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
@@ -318,6 +320,8 @@ def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
             if failed:
                 raise _failed(place, error) from error
             return False
+    if isinstance(table, Table):
+        table.committed(version, work.versions())
     _sync_and_seal(place, version)
     return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
@@ -68,6 +68,16 @@ class Table(DeltaTable):
         self._versions: dict[str, int | None] = {}
         self._versions_at = self._opened_at = self.version()
         self._looked_at = time.monotonic()
+        self._own: tuple[int, dict[str, int]] = (-1, {})
+
+    def committed(self, version: int, versions: dict[str, int]) -> None:
+        """Remember what this process has committed after this version, so that it need not be read.
+
+        Args:
+            version: the version of the table.
+            versions: the versions of applications that the commit sets.
+        """
+        self._own = (version, versions)
 
     @property
     def is_slow(self) -> bool:
@@ -83,6 +93,8 @@ class Table(DeltaTable):
         looked_at, self._looked_at = self._looked_at, time.monotonic()
         if self._looked_at - looked_at > _LONG_AGO:
             return True  # let deltalake look
+        if self._own[0] > self.version():
+            return True
         entry = f"{LOG}/{entry_name(self.version() + 1)}"
         if self._place.folder is not None:
             return (self._place.folder / entry).exists()
@@ -133,8 +145,10 @@ class Table(DeltaTable):
             except FileNotFoundError:
                 return
 
-    def _committed(self, version: int) -> Iterator[tuple[str, int]]:
+    def _committed(self, version: int) -> Iterable[tuple[str, int]]:
         """Return the applications whose version an entry sets, and their versions."""
+        if version == self._own[0]:
+            return self._own[1].items()
         return ((action["appId"], action["version"]) for action in self._actions(version, "txn"))
 
     def _actions(self, version: int, kind: str) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from capturing.buckets import Bucket
@@ -11,7 +15,9 @@ from pyspark.sql import SparkSession
 import streamstate as ss
 from services.s3.orders import Orders
 from streamstate.errors import CaptureError, QueryError, StateWriteError, StreamStateError
+from streamstate.replay.stepping.fork_folder import LOCK_FILE, stepping
 from streamstate.reports import History
+from streamstate.snapshots.checkpoint.hadoop_files import HadoopFiles
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +76,38 @@ def test_a_fork_is_copied_on_the_servers_side(orders: Orders) -> None:
     assert orders.state("fork") == orders.batch(slice(2))
     assert fork.step(orders.build).epoch == 2
     assert orders.state("fork") == orders.batch()
+
+
+def test_a_fork_is_stepped_by_one_process(orders: Orders) -> None:
+    """Of two that begin at the same moment one is refused, and the lock of a process that is gone is taken over."""
+    fork = orders.checkpoint().fork(orders.uri("locked"), at=1)
+    files, lock = HadoopFiles(orders.spark), f"{fork.path}/{LOCK_FILE}"
+    host = socket.gethostname()
+    files.write(lock, json.dumps({"process": os.getppid(), "host": host}))
+    with pytest.raises(QueryError, match=f"is being stepped by process {os.getppid()} on {host}"):
+        fork.step(orders.build)
+    files.write(lock, json.dumps({"process": 999999999, "host": host}), replace=True)
+    with stepping(fork.path, orders.spark):
+        assert str(os.getpid()) in (files.text(lock) or "")
+    assert files.text(lock) is None
+
+
+def test_of_two_writers_of_a_new_object_one_fails(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the other one writes it after the first has looked whether it exists."""
+    files, path = HadoopFiles(orders.spark), orders.uri("contested")
+    created = HadoopFiles._created
+
+    def late(late_files: HadoopFiles, *arguments: Any) -> Any:
+        stream = created(late_files, *arguments)
+        with monkeypatch.context() as first:
+            first.setattr(HadoopFiles, "_created", created)
+            files.write(path, "first")
+        return stream
+
+    monkeypatch.setattr(HadoopFiles, "_created", late)
+    with pytest.raises(FileExistsError):
+        HadoopFiles(orders.spark).write(path, "second")
+    assert files.text(path) == "first"
 
 
 def test_epochs_are_run_again(orders: Orders) -> None:
