@@ -17,6 +17,9 @@ PY := $(VENV)/bin/python
 DONE := $(VENV)/.done
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-input
 
+# Hundreds of short processes import the package: each compiles it again if this is set.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-slow test-versions test-services test-all test-exhaustive coverage lab lint format notebooks docs dist bench java clean distclean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

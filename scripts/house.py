@@ -41,6 +41,15 @@ class Import:
     line: int
 
 
+def sources(packages: Mapping[str, Path]) -> dict[str, Path]:
+    """Return the source of each module in the folders of the packages."""
+    return {
+        package if source.stem == "__init__" else f"{package}.{source.stem}": source
+        for package, folder in packages.items()
+        for source in folder.glob("*.py")
+    }
+
+
 @dataclass
 class House:
     """The modules of the package with their sources, and what each imports from it."""
@@ -51,13 +60,7 @@ class House:
     @classmethod
     def read(cls, packages: Mapping[str, Path]) -> House:
         """Read every source in the folders of the packages."""
-        house = cls(
-            {
-                package if source.stem == "__init__" else f"{package}.{source.stem}": source
-                for package, folder in packages.items()
-                for source in folder.glob("*.py")
-            }
-        )
+        house = cls(sources(packages))
         for module, source in sorted(house.sources.items()):
             tree = ast.parse(source.read_text(encoding="utf-8"), str(source))
             if module in NOUNS:

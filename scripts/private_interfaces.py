@@ -9,16 +9,17 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from scripts.house import House
+from scripts.house import sources
 from scripts.typecheck import folders
 
 _PACKAGE = "org.apache.spark"
+_MARK = "apache"  # in every name of a class, however the code splits it
 _CLASS = re.compile(r"org\.apache\.spark(?!\.sql\.kafka010)(?:\.[a-z]\w*)*\.[A-Z]\w*[a-z]\w*")
 _DEFINED = re.compile(r"^\s+(?:def |self\.|cls\.)?(_[a-z]\w*)(?=\s*[:=(])", re.MULTILINE)
 Uses = dict[str, set[str]]
@@ -35,33 +36,37 @@ class Interfaces:
     """Private attributes of PySpark's objects."""
 
     @classmethod
-    def of(cls, sources: Mapping[str, Path]) -> Interfaces:
+    def of(cls, modules: Mapping[str, Path]) -> Interfaces:
         """Read every module."""
-        trees = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in sources.items()}
+        written = {module: path.read_text(encoding="utf-8") for module, path in modules.items()}
+        trees = {module: ast.parse(source) for module, source in written.items()}
         texts = {module: _texts(tree) for module, tree in trees.items()}
-        own = {name for tree in trees.values() for name in _defined(tree)}
+        nodes = {module: [*ast.walk(tree)] for module, tree in trees.items()}
+        own = {name for module in nodes.values() for name in _defined(module)}
         known = {name for name in private_names(_pyspark()) if name.startswith("_j") or name not in own}
         found = cls()
         for module, tree in trees.items():
-            for name in _classes(tree, texts[module] | _imported(tree, texts)):
-                found.classes[name].add(module)
-            for name in _of_others(tree):
-                if name in known:
-                    found.attributes[name].add(module)
+            imported = _imported(nodes[module], texts)
+            # A class is in the module's own text or in an imported constant; most modules have neither.
+            if _MARK in written[module] or any(_MARK in text for text in imported.values()):
+                for name in _classes(tree, texts[module] | imported):
+                    found.classes[name].add(module)
+            for name in _of_others(nodes[module], known, knows_pyspark="pyspark" in written[module]):
+                found.attributes[name].add(module)
         return found
 
 
 @cache
 def interfaces() -> Interfaces:
     """Return what the package uses."""
-    return Interfaces.of(House.read(folders()).sources)
+    return Interfaces.of(sources(folders()))
 
 
 def private_names(folder: Path) -> set[str]:
     """Return the names of private attributes and methods in a PySpark's source."""
     left_out = {"pandas", "tests", "testing", "connect", "ml", "mllib"}
-    sources = (path for path in folder.rglob("*.py") if not left_out & {*path.relative_to(folder).parts})
-    return {name for path in sources for name in _DEFINED.findall(path.read_text(encoding="utf-8"))}
+    files = (path for path in folder.rglob("*.py") if not left_out & {*path.relative_to(folder).parts})
+    return {name for path in files for name in _DEFINED.findall(path.read_text(encoding="utf-8"))}
 
 
 def _pyspark() -> Path:
@@ -137,37 +142,37 @@ def _text(node: ast.expr, known: Mapping[str, str]) -> str | None:
     return None if None in texts else "".join(text for text in texts if text is not None)
 
 
-def _imported(tree: ast.Module, texts: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _imported(nodes: Sequence[ast.AST], texts: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the constants that a module imports from others of the package."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             known = texts.get(node.module or "", {})
             found |= {name.asname or name.name: known[name.name] for name in node.names if name.name in known}
     return found
 
 
-def _of_others(tree: ast.Module) -> Iterator[str]:
-    """Yield the attributes of other objects that may be PySpark's, because of their names or because it is imported."""
-    knows_pyspark = "pyspark" in ast.unparse(tree)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Attribute) or ast.unparse(node.value) in {"self", "cls"}:
-            continue
-        if knows_pyspark or node.attr.startswith("_j"):
-            yield node.attr
-
-
-def _defined(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of functions, classes and attributes that a module defines."""
-    for node in ast.walk(tree):
+def _of_others(nodes: Sequence[ast.AST], known: set[str], *, knows_pyspark: bool) -> Iterator[str]:
+    """Yield the attributes of other objects that are PySpark's, because of their names or because it is imported."""
+    for node in nodes:
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(attr=name) if name in known and (knows_pyspark or name.startswith("_j")):
+                yield name
+
+
+def _defined(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Yield the names of functions, classes and attributes that a module defines."""
+    for node in nodes:
+        match node:
+            case ast.ClassDef(name=name, body=body):
+                yield name
+                yield from _fields(body)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name
             case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
                 yield name
-            case ast.ClassDef(body=body):
-                yield from _fields(body)
-    yield from (name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for name in _fields(node.body))
 
 
 def _fields(body: list[ast.stmt]) -> Iterator[str]:

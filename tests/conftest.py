@@ -32,9 +32,10 @@ settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run slow files first, so that no worker is still busy with one at the end."""
+    """Run slow files first, those with a long time limit before others, so that no worker is still busy at the end."""
+    longest = {item.path for item in items for limit in item.iter_markers("timeout") if limit.args[0] >= 600}
     slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.path not in longest, item.path not in slow))
 
 
 @pytest.hookimpl(wrapper=True)

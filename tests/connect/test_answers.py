@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -16,19 +17,18 @@ from connect.conftest import outcome
 from connect.user_calls import answers
 
 
-@pytest.mark.slow
-def test_no_server_is_needed(recorded_query: Path, tmp_path: Path, spark: Any) -> None:
-    """A step, a check and an explanation run in the worker process; the server is asked for nothing."""
-    (tmp_path / "classic").mkdir()
-    (tmp_path / "client").mkdir()
-    client = outcome("user_program.py", "nowhere", recorded_query, tmp_path / "client", "few")
-    assert client == answers(spark, recorded_query, tmp_path / "classic", all_calls=False)
-
-
 @pytest.fixture(scope="module")
-def classic(recorded_query: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def classic(recorded_query: Path, tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Any:
     """The answers beside a classic session."""
-    return outcome("user_program.py", "classic", recorded_query, tmp_path_factory.mktemp("classic"), "all")
+    return json.loads(json.dumps(answers(spark, recorded_query, tmp_path_factory.mktemp("classic"), all_calls=True)))
+
+
+@pytest.mark.slow
+def test_no_server_is_needed(recorded_query: Path, tmp_path: Path, classic: Any) -> None:
+    """A step, a check and an explanation run in the worker process; the server is asked for nothing."""
+    client = outcome("user_program.py", "nowhere", recorded_query, tmp_path, "few")
+    assert {"step", "check", "why"} <= client.keys()
+    assert client == {name: classic[name] for name in client}
 
 
 @pytest.mark.exhaustive

@@ -1,7 +1,7 @@
 """One user's program, as a process: prints the answers of the calls of :mod:`connect.user_calls` as JSON.
 
-Arguments: the server (``classic``; ``nowhere``: a client that connects to none; ``local[2]``; or a URL), the folder of
-the query, an empty folder, and ``all`` for all calls, or ``captures`` for those of :mod:`connect.capture_calls`.
+Arguments: the server (``nowhere``: a client that connects to none; ``local[2]``; or a URL), the folder of the query,
+an empty folder, and ``all`` for all calls, or ``captures`` for those of :mod:`connect.capture_calls`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from spark_settings import SHARED
-
 from connect import capture_calls
 from connect.user_calls import answers
 
 
 def session(server: str) -> Any:
     """The user's session."""
-    if server == "classic":
-        import streamstate as ss
-
-        return ss.session(**SHARED)
     from pyspark.sql import SparkSession
 
     if server == "nowhere":

@@ -50,6 +50,15 @@ def _imports(body: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
                 yield name.asname or name.name, f"{node.module}:{name.name}"
 
 
+@dataclass
+class Uses:
+    """What a function names: functions of the project, in order, and perhaps a JVM."""
+
+    called: list[str]
+    forwarded: bool
+    jvm: bool
+
+
 class CallGraph:
     """Who calls whom in the project. What an object's method is cannot be told, except for ``self``."""
 
@@ -57,6 +66,7 @@ class CallGraph:
         paths = [path for room in _ROOMS for path in (_ROOT / room).rglob("*.py")]
         trees = {_name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
         self.modules = {name: Module(name, tree) for name, tree in trees.items()}
+        self._found: dict[str, Uses] = {}
 
     def __contains__(self, function: str) -> bool:
         return self._node(function) is not None
@@ -66,19 +76,28 @@ class CallGraph:
         seen, waiting = {function, *stops}, [[function]]
         while waiting:
             chain = waiting.pop(0)
-            if self._uses_jvm(chain[-1]):
+            uses = self._uses(chain[-1])
+            if uses.jvm:
                 return chain
-            new = [called for called in self.called(chain[-1]) if called not in seen and not self.forwarded(called)]
+            new = [called for called in uses.called if called not in seen and not self.forwarded(called)]
             seen.update(new)
             waiting += [[*chain, called] for called in new]
         return None
 
     def forwarded(self, function: str) -> bool:
         """Return whether a function runs in the worker process beside Spark Connect."""
-        node = self._node(function)
-        return node is not None and any("classic_spark" in ast.unparse(each) for each in node.decorator_list)
+        return self._uses(function).forwarded
 
-    def called(self, function: str) -> Iterator[str]:
+    def _uses(self, function: str) -> Uses:
+        """What a function names; most chains lead through the same functions, so each is read once."""
+        if function not in self._found:
+            node = self._node(function)
+            marks = [] if node is None else map(ast.unparse, node.decorator_list)
+            forwarded = any("classic_spark" in mark for mark in marks)
+            self._found[function] = Uses([*self._called(function)], forwarded, self._uses_jvm(function))
+        return self._found[function]
+
+    def _called(self, function: str) -> Iterator[str]:
         """The functions that a function names; of a class, all its methods."""
         node = self._node(function)
         if node is None:

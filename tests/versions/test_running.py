@@ -11,7 +11,7 @@ import pytest
 from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
 
 import streamstate as ss
-from scripts.house import House
+from scripts.house import sources
 from scripts.typecheck import folders
 from versions.queries import EPOCHS, Totals, add, aggregated, input_of, state, stream
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.mark.versions("import of every module but the tutorials")
 def test_every_module_can_be_imported() -> None:
     """No module needs what only some versions of Spark have. The tutorials use what is new."""
-    for name in House.read(folders()).sources:
+    for name in sources(folders()):
         if not name.endswith("__main__") and ".tutorials." not in name:
             importlib.import_module(name)
 
