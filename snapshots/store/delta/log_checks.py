@@ -89,6 +89,14 @@ def seal(place: Place, version: int, *, checkpoint: bool = False) -> None:
     synced(log)
 
 
+def seal_entry(place: Place, version: int, content: bytes) -> None:
+    """Write the checksum file of a version's log entry, which is synced, and sync the log's folder."""
+    if place.folder is None:
+        return
+    _write_seal(entry_of(place.folder, version), content)
+    synced(place.folder / LOG)
+
+
 def shorten(place: Place, kept: timedelta, newest: int) -> int:
     """Remove the log entries that no version of the last while is read from; returns how many files were removed.
 
@@ -138,10 +146,14 @@ def _seal_file(path: Path) -> None:
     if not path.stat().st_size:
         return  # an entry truncated by a power loss; its commit was never reported
     synced(path)
+    _write_seal(path, path.read_bytes())
+
+
+def _write_seal(path: Path, content: bytes) -> None:
     seal = path.with_name(_seal_name(path.name))
     writing = seal.with_name(f"{seal.name}.{uuid.uuid4().hex}.tmp")
     try:
-        writing.write_bytes(_checksums(path.read_bytes()))
+        writing.write_bytes(_checksums(content))
         writing.rename(seal)
     finally:
         writing.unlink(missing_ok=True)
