@@ -472,9 +472,9 @@ class Capture:
     def _make_ready(self) -> None:
         """Prepare for the first pass while no epoch waits; what fails here is reported by that pass."""
         if self._idle and not self._ready:
-            self._ready = True
             with contextlib.suppress(Exception):
                 self._capturer.make_ready()
+            self._ready = True
 
     def _tidy_if_due(self) -> None:
         """Tidy now and then, and at once if a keyframe is due: later it would hold up an epoch."""

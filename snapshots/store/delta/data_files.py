@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +45,8 @@ _ROW_GROUP = 128 * 1024
 # Most columns repeat a few values or hardly any. Arrow's default of 1 MiB fills a dictionary with values that it then
 # writes without it: twice the time, and files that are a quarter larger.
 _DICTIONARY = 64 << 10
+# Compressing so few bytes takes longer than writing them, and saves none.
+_TINY = 4 << 10
 
 
 @dataclass(frozen=True)
@@ -124,10 +126,11 @@ class DataFileWriter:
         self._write_pending(self._writer)
 
     def _opened(self, to: Path | pa.BufferOutputStream) -> pq.ParquetWriter:
+        is_tiny = sum(piece.nbytes for piece in self._pending) < _TINY
         return pq.ParquetWriter(
             to,
             self._schema,
-            compression="zstd",
+            compression="none" if is_tiny else "zstd",
             dictionary_pagesize_limit=_DICTIONARY,
             metadata_collector=self._metadata,
         )
@@ -281,31 +284,38 @@ def verified(place: Place, path: str, size: int | None = None) -> Path:
     return local
 
 
-def write_synced(path: str, content: bytes | pa.Buffer, mode: int = 0o666) -> int:
-    """Write and sync a new file, and return the time of that in nanoseconds since 1970."""
+@contextlib.contextmanager
+def new_file(path: str, content: bytes | pa.Buffer, mode: int = 0o666) -> Iterator[int]:
+    """Write a new file, in as few calls as that takes, and yield its descriptor."""
     descriptor = os.open(path, _NEW, mode)
     try:
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)
-        return os.fstat(descriptor).st_mtime_ns
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
 def _write_file(folder: Path, unfinished: str, content: pa.Buffer, final: str) -> int:
-    """Write and sync a file of a table's folder under a temporary name; returns the time as :func:`write_synced`."""
+    """Write and sync a file of a table's folder, and return the time of that in nanoseconds since 1970.
+
+    It gets its name before it is synced, which saves a commit of the file system's journal. Until a log entry names it,
+    it does not matter if a power loss leaves it incomplete.
+    """
+    path = unfinished
     try:
-        modified = write_synced(unfinished, content, 0o600)
-        with contextlib.suppress(PermissionError):  # file systems without modes
-            os.chmod(unfinished, _mode(folder))  # noqa: PTH101 (a Path for each call takes as long as the call)
-        os.rename(unfinished, f"{folder}/{final}")  # noqa: PTH104
+        with new_file(path, content, 0o600) as file:
+            with contextlib.suppress(PermissionError):  # file systems without modes
+                os.chmod(path, _mode(folder))  # noqa: PTH101 (a Path for each call takes as long as the call)
+            os.rename(path, f"{folder}/{final}")  # noqa: PTH104
+            path = f"{folder}/{final}"
+            os.fsync(file)
+            return os.fstat(file).st_mtime_ns
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(unfinished)  # noqa: PTH108
+            os.unlink(path)  # noqa: PTH108
         raise
-    return modified
 
 
 def _mode(folder: Path) -> int:

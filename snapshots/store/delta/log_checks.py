@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from streamstate.errors import DamagedStoreError
-from streamstate.snapshots.store.delta.data_files import delete_files
+from streamstate.snapshots.store.delta.data_files import delete_files, new_file
 from streamstate.snapshots.store.delta.place import LOG, Place, synced
 
 _MAGIC = b"crc\0"
@@ -150,13 +150,15 @@ def _seal_file(path: Path) -> None:
 
 
 def _write_seal(path: Path, content: bytes) -> None:
-    seal = path.with_name(_seal_name(path.name))
-    writing = seal.with_name(f"{seal.name}.{uuid.uuid4().hex}.tmp")
+    seal = f"{path.parent}/{_seal_name(path.name)}"
+    writing = f"{seal}.{uuid.uuid4().hex}.tmp"
     try:
-        writing.write_bytes(_checksums(content))
-        writing.rename(seal)
-    finally:
-        writing.unlink(missing_ok=True)
+        with new_file(writing, _checksums(content)):
+            pass
+        os.replace(writing, seal)  # noqa: PTH105 (a Path for each call takes as long as the call)
+    except BaseException:
+        Path(writing).unlink(missing_ok=True)
+        raise
 
 
 def _check_file(path: Path, *, sealed: bool) -> None:

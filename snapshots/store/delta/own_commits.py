@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamstate.snapshots.store.delta.data_files import DataFile, write_synced
+from streamstate.snapshots.store.delta.data_files import DataFile, new_file
 from streamstate.snapshots.store.delta.log_checks import entry_name
 from streamstate.snapshots.store.delta.place import LOG, Place
 from streamstate.snapshots.store.delta.table import Table
@@ -39,10 +39,12 @@ class WriterTable(Table):
     def __init__(self, place: Place) -> None:
         self._committed_here = -1
         super().__init__(place)
+        self._plain = self._is_plain()
+
+    def _is_plain(self) -> bool:
         protocol = self.protocol()
-        self._plain = protocol.min_writer_version in _WRITER_VERSIONS and _WRITER_FEATURES.issuperset(
-            protocol.writer_features or ()
-        )
+        known = _WRITER_FEATURES.issuperset(protocol.writer_features or ())
+        return known and protocol.min_writer_version in _WRITER_VERSIONS
 
     @property
     def _table(self) -> Any:
@@ -65,6 +67,11 @@ class WriterTable(Table):
         """Return the columns, which files do not change."""
         found: Schema = self._read.schema
         return found
+
+    def update_incremental(self) -> None:
+        """Update to the newest version."""
+        super().update_incremental()
+        self._plain = self._is_plain()
 
     @property
     def takes_entries(self) -> bool:
@@ -111,7 +118,8 @@ def _entry(
 def _put_if_absent(log: Path, name: str, content: bytes) -> None:
     writing = f"{log}/.{name}.{uuid.uuid4().hex}.tmp"
     try:
-        write_synced(writing, content)
+        with new_file(writing, content) as file:
+            os.fsync(file)
         os.link(writing, f"{log}/{name}")
     finally:
         with contextlib.suppress(FileNotFoundError):
