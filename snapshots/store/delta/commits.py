@@ -332,8 +332,7 @@ def _commit(place: Place, table: WriterTable, work: _Work) -> bool:
         if table.takes_entries and not removes:
             entry = table.add_files(files, work.transactions(), work.metadata or {}, data_change=work.data_change)
         else:
-            adds = [file.as_action(data_change=work.data_change) for file in files]
-            _commit_actions(table, [*adds, *removes], work)
+            _commit_by_deltalake(table, files, removes, work)
     except (DeltaError, OSError) as error:
         # An error does not mean "not committed": a step after the commit may have failed.
         now = required(place)
@@ -348,7 +347,13 @@ def _commit(place: Place, table: WriterTable, work: _Work) -> bool:
     return True
 
 
-def _commit_actions(table: WriterTable, actions: Sequence[AddAction | RemoveAction], work: _Work) -> None:
+def _commit_by_deltalake(
+    table: WriterTable, files: Sequence[DataFile], removes: Sequence[RemoveAction], work: _Work
+) -> None:
+    actions: list[AddAction | RemoveAction] = [
+        *(file.as_action(data_change=work.data_change) for file in files),
+        *removes,
+    ]
     table.create_write_transaction(
         actions, "append", table.schema(), commit_properties=work.properties(), post_commithook_properties=NO_HOOKS
     )
