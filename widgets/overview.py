@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.cell_text import Cell, timestamp
-from streamstate.state_inspect.overview import QueryFacts, StoreFacts
+from streamstate.state_inspect.overview import QueryFacts
+from streamstate.state_inspect.store_facts import StoreFacts
 from streamstate.widgets.chart import ACCENT
 from streamstate.widgets.model import Drawing, Focus, ViewModel, first_row
 from streamstate.widgets.number_text import amount, size, span

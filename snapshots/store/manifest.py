@@ -19,6 +19,7 @@ from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.entries import Entries, Entry, TableEntry, as_rows
 from streamstate.snapshots.store.layout import MANIFEST, RETENTION, Layout
+from streamstate.snapshots.store.manifest_summary import ManifestSummary
 from streamstate.snapshots.store.names import is_base_name
 
 
@@ -60,6 +61,7 @@ class Manifest:
     def append(self, entries: list[Entry], application: str) -> None:
         """Commit epochs, which makes them visible; epochs that another capture has committed since are left out."""
         rows: pa.Table | None = None
+        metadata: dict[str, str] = {}
 
         def write(table: DeltaTable, newest: int) -> list[DataFile]:
             nonlocal rows
@@ -67,17 +69,26 @@ class Manifest:
                 self.refresh()
             added = [entry for entry in entries if entry.epoch > newest]
             rows = as_rows(with_kept_keyframes(added, self.entries))
+            metadata.clear()
+            if added:
+                metadata.update(self._summary(table, rows).kept())
             return write_file(self._place, MANIFEST, rows)
 
         with self._lock:
             self._make()
-            stood = commit_once(self._handle, application, entries[-1].epoch, write)
+            stood = commit_once(self._handle, application, entries[-1].epoch, write, metadata=metadata)
             written = rows if stood < entries[-1].epoch else None
             if written is not None and self._handle.newest().version() == self._version + 1:
                 # Nothing was committed in between, so that the rows need not be read back.
                 self.entries = self.entries.unmade().followed_by(Entries(written, self.generation))
                 self._version += 1
             self.refresh()
+
+    def _summary(self, table: DeltaTable, added: pa.Table) -> ManifestSummary:
+        """Return the summary of a version of the manifest with more rows."""
+        is_known = table.version() == self._version
+        known = self.entries if is_known else read_entries(TableVersion(self._place, table))
+        return ManifestSummary.of(known.followed_by(Entries(added, known.generation)))
 
     def _make(self) -> None:
         if not self._exists and self._handle.if_exists() is None:

@@ -27,6 +27,7 @@ from streamstate.snapshots.store.delta.log_checks import check_entries, check_lo
 from streamstate.snapshots.store.delta.object_store import REACHING, plain
 from streamstate.snapshots.store.delta.place import Place, synced
 from streamstate.snapshots.store.delta.schema import NO_HOOKS, change, complete, created_with, merged
+from streamstate.snapshots.store.delta.size import SIZE, Size
 from streamstate.snapshots.store.delta.table import CHECKPOINT_INTERVAL, Table, gets_checkpoint
 
 _REMEMBERS = "delta.deletedFileRetentionDuration"
@@ -80,14 +81,18 @@ def update(place: Place, table: DeltaTable) -> bool:
         if not isinstance(table, Table) or table.has_newer():
             table.update_incremental()
         if table.version() == before:
-            _check_still_there(place, before)
+            check_still_there(place, before)
             return False
         check_entries(place, before + 1, table.version())
     return True
 
 
-def _check_still_there(place: Place, version: int) -> None:
-    """Raise if the table's folder was removed or replaced; to deltalake it looks as if nothing had been added."""
+def check_still_there(place: Place, version: int) -> None:
+    """Raise if a table on the local disk was removed or replaced; to a reader it looks as if nothing had been added.
+
+    Raises:
+        StoreError: the table has no entry of a version that was read.
+    """
     folder = place.folder
     if folder is not None and not entry_of(folder, version).exists():
         raise StoreError(
@@ -244,7 +249,7 @@ def commit_once(
         write: writes the files, given the table and the application's version in it. It is called again if another
             commit came in between.
         removes: the files that leave the table in the same commit.
-        metadata: stored with the commit.
+        metadata: stored with the commit; read after ``write``, as ``marks``.
         marks: numbers to keep with the table, by name, until a later commit replaces them; read after ``write``. Unlike
             metadata they are found without looking for the commit (:func:`version_of`).
         data_change: False if the commit only rewrites existing rows, so that streams of the table skip it.
@@ -267,7 +272,7 @@ def commit_once(
             return committed
 
 
-def empty_commit(place: Place, table: DeltaTable, application: str) -> bool:
+def empty_commit(place: Place, table: Table, application: str) -> bool:
     """Make an empty commit as the table's next version; False if another commit took that version."""
     mark = Transaction(application, table.version() + 1)
     return _commit(place, table, _Work(lambda *_: (), lambda _: (), -1, None, mark))
@@ -286,14 +291,16 @@ class _Work:
     keeps_files: bool = False
     marks: Mapping[str, int] | None = None
 
-    def properties(self) -> CommitProperties:
+    def properties(self, size: Size) -> CommitProperties:
         marks = [Transaction(name, number) for name, number in (self.marks or {}).items()]
         return CommitProperties(
-            custom_metadata=self.metadata, app_transactions=[self.transaction, *marks], max_commit_retries=0
+            custom_metadata={**(self.metadata or {}), SIZE: size.to_json()},
+            app_transactions=[self.transaction, *marks],
+            max_commit_retries=0,
         )
 
 
-def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
+def _commit(place: Place, table: Table, work: _Work) -> bool:
     """Write files and commit them as the table's next version; False if another commit took that version."""
     files: Sequence[DataFile] = []
     version = table.version() + 1
@@ -305,9 +312,15 @@ def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
             *(file.as_action(data_change=work.data_change) for file in files),
             *work.removes(table),
         ]
+        size = table.size().after(actions)
         table.create_write_transaction(
-            actions, "append", table.schema(), commit_properties=work.properties(), post_commithook_properties=NO_HOOKS
+            actions,
+            "append",
+            table.schema(),
+            commit_properties=work.properties(size),
+            post_commithook_properties=NO_HOOKS,
         )
+        table.committed(size)
     except (DeltaError, OSError) as error:
         # An error does not mean "not committed": a step after the commit may have failed.
         now = required(place)

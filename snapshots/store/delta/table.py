@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from streamstate.errors import StoreError
 from streamstate.snapshots.store.delta.log_checks import entry_name
 from streamstate.snapshots.store.delta.place import LOG, Place
+from streamstate.snapshots.store.delta.size import Size, size_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 # With more new entries than this, letting deltalake read the whole log costs no more.
 _FEW = 10
 
-# After so many seconds without a look at the table, the entries since may have been removed (see ``maintenance``).
-_LONG_AGO = 3600
+LONG_AGO = 3600
+"""After so many seconds without a look at a table, the entries since may have been removed (see ``maintenance``)."""
 
 CHECKPOINT_INTERVAL = 20
 """Versions between two log checkpoints: what opening a table reads of its log."""
@@ -68,6 +69,17 @@ class Table(DeltaTable):
         self._versions: dict[str, int | None] = {}
         self._versions_at = self._opened_at = self.version()
         self._looked_at = time.monotonic()
+        self._size: tuple[int, Size] | None = None
+
+    def size(self) -> Size:
+        """Return the size of this version's data files, computed once per version."""
+        if self._size is None or self._size[0] != self.version():
+            self._size = self.version(), size_of(self)
+        return self._size[1]
+
+    def committed(self, size: Size) -> None:
+        """Keep the size of the next version, which has been committed from this one."""
+        self._size = self.version() + 1, size
 
     @property
     def is_slow(self) -> bool:
@@ -81,7 +93,7 @@ class Table(DeltaTable):
     def has_newer(self) -> bool:
         """Return whether the log has an entry after this version; versions have no gaps."""
         looked_at, self._looked_at = self._looked_at, time.monotonic()
-        if self._looked_at - looked_at > _LONG_AGO:
+        if self._looked_at - looked_at > LONG_AGO:
             return True  # let deltalake look
         entry = f"{LOG}/{entry_name(self.version() + 1)}"
         if self._place.folder is not None:
