@@ -67,6 +67,7 @@ class _KnownTable:
 class KnownFacts:
     """What has been read of a store's queries, to be read again only where it has changed."""
 
+    lineage: Lineage | None = None
     queries: dict[str, tuple[object, QueryFacts]] = field(default_factory=dict)
     manifests: dict[str, _KnownTable] = field(default_factory=dict)
     plans: dict[str, _KnownTable] = field(default_factory=dict)
@@ -84,8 +85,8 @@ class StoreFacts:
 
     def __init__(self, store: Histories, known: KnownFacts | None = None) -> None:
         self._store = store
-        self._lineage = Lineage(store.layout)
         self._known = KnownFacts() if known is None else known
+        self._lineage = self._known.lineage = self._known.lineage or Lineage(store.layout)
         self._is_remote = local_path(store.layout.root) is None
 
     def state(self) -> object:
@@ -220,18 +221,18 @@ class StoreFacts:
     def _query(self, branch: Branch, summary: ManifestSummary | str) -> QueryFacts:
         facts = self._known.queries[branch.name][1]
         if facts.rows is None:  # they may have been counted since
-            counted = self._counted_since(branch.name)
+            counted = self._counted_since(facts)
             tables = [replace(table, rows=counted.get(table.name, table.rows)) for table in facts.tables]
             facts = replace(facts, tables=tables)
         return replace(facts, backlog=self._backlog(branch, summary))
 
-    def _counted_since(self, name: str) -> Mapping[str, int | None]:
-        """Return the rows of a query's state tables at its newest epoch, if its history has been used."""
-        history = self._store.opened(name)
-        newest = None if history is None else history.recorded.entries().newest
-        if history is None or newest is None:
+    def _counted_since(self, facts: QueryFacts) -> Mapping[str, int | None]:
+        """Return the rows of a query's state tables at its newest epoch, as far as its history has counted them."""
+        history = self._store.opened(facts.name)
+        entry = None if history is None or facts.epoch is None else history.recorded.known_entries.of(facts.epoch)
+        if history is None or entry is None:
             return {}
-        return {table: facts.rows for table, facts in history.recorded.with_counts([newest])[0].tables.items()}
+        return {name: table.rows for name, table in history.recorded.with_counts([entry])[0].tables.items()}
 
     def _read(self, branch: Branch, summary: ManifestSummary | str) -> QueryFacts:
         if isinstance(summary, str):

@@ -16,7 +16,7 @@ import pytest
 from advice.stores import DEDUPLICATION, WINDOWS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import START, State, write
+from synthetic import START, State, copy_of, write
 
 import streamstate as ss
 from streamstate.reports import Store
@@ -187,7 +187,7 @@ def check(opened: Opened, path: Path) -> None:
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_overview_says_what_the_tables_say(opened: Opened, tmp_path: Path, change: Callable[[Path], None]) -> None:
     """Also after retention, compaction and log checkpoints, and for stores that others have written to."""
-    write(tmp_path, MANY, keyframe_every=1, facts=facts_of(MANY, moving=False, watermark=True))
+    copy_of(tmp_path, MANY, keyframe_every=1, facts=facts_of(MANY, moving=False, watermark=True))
     change(tmp_path)
     check(opened, tmp_path)
 
@@ -222,7 +222,7 @@ def test_any_overview_says_what_the_tables_say(
 
 def test_no_table_of_a_query_is_opened(opened: Opened, tmp_path: Path) -> None:
     """The newest entry of each log is enough, in a store of many queries."""
-    write(tmp_path, MANY, keyframe_every=1, facts=facts_of(MANY, moving=True, watermark=True))
+    copy_of(tmp_path, MANY, keyframe_every=1, facts=facts_of(MANY, moving=True, watermark=True))
     deduplicate(tmp_path)
     found, tables = opened.overview(tmp_path)
     assert tables == []
@@ -232,10 +232,20 @@ def test_no_table_of_a_query_is_opened(opened: Opened, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [fence, compact, retain])
 def test_upkeep_keeps_what_is_shown(opened: Opened, tmp_path: Path, change: Callable[[Path], None]) -> None:
-    """Nothing is opened after a sweep, compaction or retention, whose commits and removed log entries come later."""
-    write(tmp_path, MANY * 6, facts=facts_of(MANY * 6, moving=True, watermark=True), commit_every=1)
+    """Nothing is opened after a sweep, compaction or retention, whose commits come later."""
+    copy_of(tmp_path, MANY)
     change(tmp_path)
     assert opened.overview(tmp_path)[1] == []
+
+
+@pytest.mark.slow
+def test_the_clean_up_of_logs_keeps_what_is_shown(opened: Opened, tmp_path: Path) -> None:
+    """The newest entries stay when older ones are removed."""
+    write(tmp_path, MANY * 6)
+    compact(tmp_path)
+    assert not (tmp_path / "q/_epochs/_delta_log/00000000000000000000.json").exists()
+    assert opened.overview(tmp_path)[1] == []
+    check(opened, tmp_path)
 
 
 @pytest.mark.parametrize("change", [older, drop_by_others])
@@ -243,7 +253,7 @@ def test_what_no_commit_keeps_is_read_from_the_tables(
     opened: Opened, tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
     """Those of an older version, and those that another program has changed since; the next epoch makes up for it."""
-    write(tmp_path, MANY)
+    copy_of(tmp_path, MANY)
     change(tmp_path)
     assert "q/_epochs" in opened.overview(tmp_path)[1]
     manifest = Manifest(Layout.at(tmp_path), "q")
@@ -304,7 +314,7 @@ def test_a_summary_that_cannot_be_right_is_not_believed(
     opened: Opened, tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:
     """The tables are read instead, and say the same as before."""
-    write(tmp_path, MANY[:6])
+    copy_of(tmp_path, MANY[:6])
     expected, _ = opened.overview(tmp_path)
     change_log(tmp_path / "q/_epochs", change)
     found, tables = opened.overview(tmp_path)
@@ -332,6 +342,17 @@ def test_a_log_with_a_missing_entry_is_a_row_with_the_reason(opened: Opened, tmp
     assert state == opened.whole(tmp_path)["state"][0]
 
 
+def test_a_query_recovers_when_its_store_does(own_store: Store) -> None:
+    """Damage that is repaired is forgotten."""
+    before = own_store.overview()
+    entry = newest_entry(Path(own_store.path) / "q/_epochs")
+    broken = entry.with_name(f"{int(entry.stem) + 1:020}.json")
+    broken.write_text("no JSON")
+    assert "cannot be read" in own_store.overview()["state"][0]
+    broken.unlink()
+    pd.testing.assert_frame_equal(own_store.overview(), before)
+
+
 def test_a_table_that_is_removed_is_a_row_with_the_reason(own_store: Store) -> None:
     """In a store that stays open."""
     assert own_store.overview()["state"].tolist() == ["captured"]
@@ -343,5 +364,5 @@ def test_a_table_that_is_removed_is_a_row_with_the_reason(own_store: Store) -> N
 @pytest.fixture
 def own_store(tmp_path: Path) -> Store:
     """A store of three epochs."""
-    write(tmp_path, MANY[:3])
+    copy_of(tmp_path, MANY[:3])
     return ss.open_store(tmp_path)

@@ -117,8 +117,12 @@ class LogEnd:
         newest = -1 if self._version is None else self._version
         for version in range(newest, max(newest - _MOST_BACK, -1), -1):
             if version not in self._entries:
-                check_entries(self.place, version, version)
-                self._entries[version] = LogEntry.parsed(self._read(version))
+                try:
+                    check_entries(self.place, version, version)
+                    self._entries[version] = LogEntry.parsed(self._read(version))
+                except BaseException:
+                    self._version = None  # a damaged entry may go again
+                    raise
             yield self._entries[version]
 
     def _has(self, version: int) -> bool:
