@@ -65,7 +65,8 @@ def fleet(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:
 def _overviews(store: Path) -> list[float]:
     """Return how long the first overview of a new process takes, without imports, and the next."""
     command = [sys.executable, "-c", _OVERVIEWS, str(store)]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    took: list[float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return took
 
 
 def _recorded(folder: Path) -> Path:

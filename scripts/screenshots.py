@@ -2,7 +2,8 @@
 
 Runs the first tutorial in a real JupyterLab and a headless Chromium until its query has read everything, looks at the
 epoch that the tutorial is about, shows every other view of the same query, and opens the store's page. Then it shows
-the timelines of queries with troubles: only these with ``python -m scripts.screenshots symptoms``. The pictures go
+the timelines of queries with troubles: only these with ``python -m scripts.screenshots symptoms``, and only some views
+with their names, such as ``python -m scripts.screenshots overview``. The pictures go
 into ``docs/screenshots``, light and dark. It takes about three minutes.
 """
 
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
@@ -97,12 +99,12 @@ def look_at_the_leap(shown: Shown) -> None:
     expect(shown.why).to_contain_text("3 input rows")
 
 
-def look_at_each_view(lab: Lab) -> None:
-    """A cell for each view, and its picture."""
+def look_at_views(lab: Lab, names: Collection[str]) -> None:
+    """A cell for each of some views, and its picture."""
     last, folder = lab.code_cells()[-1][0], lab.server.folder
     lab.set_source(last, SETUP)
     lab.run_cell(last)
-    for name, code in VIEWS.items():
+    for name, code in ((name, code) for name, code in VIEWS.items() if name in names):
         lab.set_source(last, code)
         lab.run_cell(last)
         cell = lab.page.locator(".jp-CodeCell").nth(lab.code_cells().index((last, code)))
@@ -158,25 +160,31 @@ def look_at_the_page(browser: Browser, store: Path) -> None:
 
 
 def main() -> None:
-    """Take the pictures, or only those of troubles."""
+    """Take the pictures, or only those of troubles or of some views."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    only_symptoms = sys.argv[1:] == ["symptoms"]
+    names = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        # A process of its own: Spark's threads and Playwright's do not mix.
-        subprocess.run([sys.executable, "-m", "scripts.symptoms", folder], cwd=ROOT, check=True)
-        take(Path(folder), only_symptoms=only_symptoms)
+        if not names or names == ["symptoms"]:
+            # A process of its own: Spark's threads and Playwright's do not mix.
+            subprocess.run([sys.executable, "-m", "scripts.symptoms", folder], cwd=ROOT, check=True)
+        take(Path(folder), names)
 
 
-def take(symptoms: Path, *, only_symptoms: bool) -> None:
-    """Take the pictures; ``symptoms`` has the stores of queries with troubles."""
+def take(symptoms: Path, names: Collection[str]) -> None:
+    """Take the pictures, all or some; ``symptoms`` has the stores of queries with troubles."""
     with tempfile.TemporaryDirectory() as home, serving(Path(home)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         context = browser.new_context(viewport=WINDOW, device_scale_factor=1.5)
         lab = Lab(server, context.new_page(), Watched())
-        if not only_symptoms:
+        if {*names} & {*VIEWS}:
+            run_until_captured(lab)
+            lab.run("application:toggle-left-area")
+            look_at_views(lab, names)
+        if not names:
             look_at_the_tutorial(lab)
             look_at_the_page(browser, server.folder / "streamstate-data" / "store")
-        look_at_symptoms(lab, symptoms)
+        if not names or "symptoms" in names:
+            look_at_symptoms(lab, symptoms)
         browser.close()
 
 
@@ -191,7 +199,7 @@ def look_at_the_tutorial(lab: Lab) -> None:
         lab.page.mouse.move(0, 0)
         lab.page.screenshot(path=PICTURES / f"quickstart{suffix}.png", clip=QUICKSTART)
         print(PICTURES / f"quickstart{suffix}.png")
-    look_at_each_view(lab)
+    look_at_views(lab, VIEWS)
 
 
 if __name__ == "__main__":

@@ -132,14 +132,13 @@ class StoreFacts:
 
     def _quick_advice(self, query: QueryFacts) -> Sequence[object]:
         """Return the advice on a query, by its manifest's summary if that says enough."""
-        known, opened = self._known.manifests[query.name], self._store.opened(query.name)
-        if opened is None and known.summary is not None:
-            found = advice_by_summary(
-                known.summary, lambda: self._plans(query.name), self._known.checkpoints.get(query.branch)
-            )
-            if found is not None:
-                return found
-        return advice_on(self._store[query.name].recorded, lambda _table: False)
+        summary, opened = self._known.manifests[query.name].summary, self._store.opened(query.name)
+        counted = opened is not None and any(opened.recorded.holds_rows(table.name) for table in query.tables)
+        found = None
+        if summary is not None and not counted:
+            checkpoint = self._known.checkpoints.get(query.branch)
+            found = advice_by_summary(summary, lambda: self._plans(query.name), checkpoint)
+        return advice_on(self._store[query.name].recorded, lambda _table: False) if found is None else found
 
     def _plans(self, query: str) -> Sequence[StoredPlan]:
         """Return the recorded plans of a query."""

@@ -221,7 +221,9 @@ class Entries(Sequence[Entry]):
 
     def newest_of(self, most: int) -> Entries:
         """Return the entries of the newest epochs, without those before."""
-        return self if len(self) <= most else Entries(self._rows.slice(len(self) - most), self.generation)
+        if len(self) <= most:
+            return self
+        return Entries(self._rows.slice(len(self) - most).combine_chunks(), self.generation)
 
     def values(self, column: str) -> list[Any]:
         """Return a column of the manifest as Python values."""

@@ -16,7 +16,7 @@ from streamstate.snapshots.store.entries import Entries
 
 MOST = 500
 """The newest epochs that are looked at."""
-_RECENT = 16
+RECENT = 16
 """The newest epochs that mostly show that the watermark moves."""
 _FEWEST = 5
 """Epochs with input in which a watermark must not have moved."""
@@ -89,11 +89,15 @@ class Standstill:
         return self.read[-_FEWEST]
 
 
-def stands_still(entries: Entries) -> bool:
-    """Return True if the watermark does not move, for unusually long, or if epochs leave none; mostly from a few."""
-    recent = progress_in_store(entries, _RECENT)
-    whole = len(entries) <= _RECENT or recent[:1] == [] or recent[0].watermark != recent[-1].watermark
-    if whole and len(Standstill.of(recent).read) < _FEWEST:
+def stands_still(entries: Entries, recent: Sequence[EpochProgress]) -> bool:
+    """Return True if the watermark does not move, for unusually long, or if the newest epochs leave none.
+
+    ``recent`` has the progress of the newest epochs, which mostly shows that it moves.
+    """
+    if not recent:
+        return False
+    moved = recent[0].watermark != recent[-1].watermark
+    if (moved or len(entries) <= RECENT) and len(Standstill.of(recent).read) < _FEWEST:
         return False
     return recent[-1].watermark is None or Standstill.of(progress_in_store(entries)).is_unusual
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -60,35 +59,34 @@ class Manifest:
 
     def append(self, entries: list[Entry], application: str) -> None:
         """Commit epochs, which makes them visible; epochs that another capture has committed since are left out."""
-        rows: pa.Table | None = None
+        after: Entries | None = None
         metadata: dict[str, str] = {}
 
         def write(table: DeltaTable, newest: int) -> list[DataFile]:
-            nonlocal rows
+            nonlocal after
             if generation_of(table) != self.generation:
                 self.refresh()
             added = [entry for entry in entries if entry.epoch > newest]
             rows = as_rows(with_kept_keyframes(added, self.entries))
+            after = self._at(table).followed_by(Entries(rows, generation_of(table)))
             metadata.clear()
             if added:
-                metadata.update(self._summary(table, rows).kept())
+                metadata.update(ManifestSummary.of(after).kept())
             return write_file(self._place, MANIFEST, rows)
 
         with self._lock:
             self._make()
             stood = commit_once(self._handle, application, entries[-1].epoch, write, metadata=metadata)
-            written = rows if stood < entries[-1].epoch else None
+            written = after if stood < entries[-1].epoch else None
             if written is not None and self._handle.newest().version() == self._version + 1:
                 # Nothing was committed in between, so that the rows need not be read back.
-                self.entries = self.entries.unmade().followed_by(Entries(written, self.generation))
+                self.entries = written.unmade()
                 self._version += 1
             self.refresh()
 
-    def _summary(self, table: DeltaTable, added: pa.Table) -> ManifestSummary:
-        """Return the summary of a version of the manifest with more rows."""
-        is_known = table.version() == self._version
-        known = self.entries if is_known else read_entries(TableVersion(self._place, table))
-        return ManifestSummary.of(known.followed_by(Entries(added, known.generation)))
+    def _at(self, table: DeltaTable) -> Entries:
+        """Return the entries of a version of the manifest, read again if another capture has added some."""
+        return self.entries if table.version() == self._version else read_entries(TableVersion(self._place, table))
 
     def _make(self) -> None:
         if not self._exists and self._handle.if_exists() is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from streamstate.snapshots.store.delta.log_end import UNREADABLE, LogEnd
 from streamstate.snapshots.store.entries import Entries, Entry
-from streamstate.snapshots.store.epoch_progress import progress_in_store, stands_still
+from streamstate.snapshots.store.epoch_progress import RECENT, progress_in_store, stands_still
 from streamstate.snapshots.store.names import is_base_name
 
 SUMMARY = "streamstate/summary"
@@ -101,7 +101,8 @@ class ManifestSummary:
         """Return the summary of a manifest's entries."""
         if not entries:
             return cls()
-        progress, recent = progress_in_store(entries, 1), entries.newest_of(_NEWEST)
+        recent = entries.newest_of(RECENT)
+        progress = progress_in_store(recent) or progress_in_store(entries)
         return cls(
             len(entries),
             int(entries.is_captured.sum()),
@@ -109,10 +110,10 @@ class ManifestSummary:
             int(entries.epochs[-1]),
             entries.generation,
             _newest(recent) or _newest(entries),
-            _mean_changes(recent),
+            _mean_changes(recent[-_NEWEST:]),
             tuple(entries.tables),
             _growth(entries),
-            stands_still(entries),
+            stands_still(entries, progress),
             bool(progress) and progress[-1].watermark is not None,
         )
 

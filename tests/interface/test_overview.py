@@ -22,9 +22,12 @@ import streamstate as ss
 from streamstate.reports import Store
 from streamstate.snapshots.store.delta import Place, commits
 from streamstate.snapshots.store.delta.log_checks import seal_missing
+from streamstate.snapshots.store.delta.log_end import LogEnd
 from streamstate.snapshots.store.delta.table import Table
+from streamstate.snapshots.store.delta.table_size import TableSize
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
+from streamstate.snapshots.store.manifest_summary import kept_summary
 from streamstate.snapshots.store.query_plans.plan_table import store_plan
 from streamstate.state_inspect import store_facts
 
@@ -130,6 +133,15 @@ def drop_by_others(path: Path) -> None:
     from deltalake import DeltaTable
 
     DeltaTable(str(path / "q/_epochs")).delete("epoch = 0")
+    seal_missing(Place(str(path / "q/_epochs")))
+
+
+def use_features(path: Path) -> None:
+    """Have another program use a feature of Delta by which rows of a file may be gone."""
+    from deltalake import DeltaTable, TableFeatures
+
+    manifest = DeltaTable(str(path / "q/_epochs"))
+    manifest.alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
     seal_missing(Place(str(path / "q/_epochs")))
 
 
@@ -285,40 +297,61 @@ def set_to(name: str, value: object) -> Callable[[dict[str, Any]], None]:
     return lambda info: info.update({name: value})
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        *(set_to(SUMMARY, text) for text in ("", "no JSON", "[]", "7", "{}", '"x"', "[" * 100_000)),
-        set_to(SUMMARY, 7),
-        set_to(SUMMARY, json.dumps({"format": 1, "tables": "x" * 200_000})),
-        set_to("padding", "x" * (1 << 20)),
-        *(set_to(SIZE, text) for text in ("", "[]", '{"bytes": "7", "files": 1}', '{"bytes": -1, "files": 1}')),
-        *(changed("epochs", number) for number in (-1, 1.5, "5", None, 10**400, 2)),
-        *(changed("last", number) for number in (None, 7, 1 << 70)),
-        changed("format", 2),
-        changed("newest", None),
-        changed("newest.rows", {"op7": 1}),
-        changed("newest.committed_at", 10**30),
-        changed("newest.committed_at", "today"),
-        changed("newest.unknown", 1),
-        changed("tables", ["op0", "../../secret"]),
-        changed("tables", None),
-        changed("growth", {"epochs": [1, 2], "rows": {}}),
-        changed("growth", {"epochs": [0, 1, 2], "rows": {"op0": [1, 2, "x"]}}),
-        changed("growth", {"epochs": [0, 1, 2], "rows": [["op0", 5]]}),
-        changed("has_watermark", "yes"),
-        changed("unknown", True),
-    ],
-)
+FALSE_SUMMARIES = [
+    *(set_to(SUMMARY, text) for text in ("", "no JSON", "[]", "7", "{}", '"x"', "[" * 100_000)),
+    set_to(SUMMARY, 7),
+    set_to(SUMMARY, json.dumps({"format": 1, "tables": "x" * 200_000})),
+    set_to("padding", "x" * (1 << 20)),
+    *(changed("epochs", number) for number in (-1, 1.5, "5", None, 10**400, 2)),
+    *(changed("last", number) for number in (None, 7, 1 << 70)),
+    changed("format", 2),
+    changed("newest", None),
+    changed("newest.rows", {"op7": 1}),
+    changed("newest.committed_at", 10**30),
+    changed("newest.committed_at", "today"),
+    changed("newest.unknown", 1),
+    changed("tables", ["op0", "../../secret"]),
+    changed("tables", None),
+    changed("growth", {"epochs": [1, 2], "rows": {}}),
+    changed("growth", {"epochs": [0, 1, 2], "rows": {"op0": [1, 2, "x"]}}),
+    changed("growth", {"epochs": [0, 1, 2], "rows": [["op0", 5]]}),
+    changed("has_watermark", "yes"),
+    changed("unknown", True),
+]
+
+
+@pytest.mark.parametrize("change", FALSE_SUMMARIES)
 def test_a_summary_that_cannot_be_right_is_not_believed(
-    opened: Opened, tmp_path: Path, change: Callable[[dict[str, Any]], None]
+    tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:
-    """The tables are read instead, and say the same as before."""
+    """It counts as none, whatever it is."""
+    copy_of(tmp_path, MANY[:6])
+    end = LogEnd(Layout.at(tmp_path).manifest("q"))
+    assert end.has_changed()
+    assert kept_summary(end) is not None
+    change_log(tmp_path / "q/_epochs", change)
+    end = LogEnd(end.place)
+    assert end.has_changed()
+    assert kept_summary(end) is None
+
+
+@pytest.mark.parametrize("kept", ["", "[]", '{"bytes": "7", "files": 1}', '{"bytes": -1, "files": 1}', "[" * 100_000])
+def test_a_size_that_cannot_be_right_is_not_believed(tmp_path: Path, kept: str) -> None:
+    """The files are counted instead."""
+    copy_of(tmp_path, MANY[:6])
+    place = Layout.at(tmp_path).changelog("q", "op0")
+    expected = TableSize(place).now()
+    change_log(tmp_path / "q/op0", set_to(SIZE, kept))
+    assert TableSize(place).now() == expected
+
+
+def test_without_a_summary_the_tables_are_read(opened: Opened, tmp_path: Path) -> None:
+    """They say the same."""
     copy_of(tmp_path, MANY[:6])
     expected, _ = opened.overview(tmp_path)
-    change_log(tmp_path / "q/_epochs", change)
+    change_log(tmp_path / "q/_epochs", changed("tables", ["op0", "../../secret"]))
     found, tables = opened.overview(tmp_path)
-    assert tables
+    assert "q/_epochs" in tables
     pd.testing.assert_frame_equal(found, expected)
 
 
@@ -351,6 +384,13 @@ def test_a_query_recovers_when_its_store_does(own_store: Store) -> None:
     assert "cannot be read" in own_store.overview()["state"][0]
     broken.unlink()
     pd.testing.assert_frame_equal(own_store.overview(), before)
+
+
+def test_a_table_with_features_that_are_not_read_is_a_row_with_the_reason(opened: Opened, tmp_path: Path) -> None:
+    """Though no commit has used them."""
+    copy_of(tmp_path, MANY[:4])
+    use_features(tmp_path)
+    assert "deletionVectors of Delta, which streamstate does not read" in opened.overview(tmp_path)[0]["state"][0]
 
 
 def test_a_table_that_is_removed_is_a_row_with_the_reason(own_store: Store) -> None:

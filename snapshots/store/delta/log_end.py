@@ -14,13 +14,16 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.store.delta.commits import check_still_there
 from streamstate.snapshots.store.delta.log_checks import check_entries, entry_name, names_in
 from streamstate.snapshots.store.delta.place import LOG, Place
 from streamstate.snapshots.store.delta.table import LONG_AGO
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 _FILE = re.compile(r"^(\d{20})\.(?P<kind>json|checkpoint\.parquet)$")
 _MOST_BACK = 8
@@ -125,12 +128,16 @@ class LogEnd:
                     raise
             yield self._entries[version]
 
+    @cached_property
+    def _files(self) -> FileSystem:
+        return self.place.filesystem()
+
     def _has(self, version: int) -> bool:
         path = f"{LOG}/{entry_name(version)}"
         if self._folder is not None:
             return (self._folder / path).exists()
         try:
-            self.place.filesystem().open_input_file(path).close()
+            self._files.open_input_file(path).close()
         except FileNotFoundError:
             return False
         return True
@@ -153,7 +160,7 @@ class LogEnd:
             return names_in(self._folder / LOG)
         from pyarrow.fs import FileSelector
 
-        found = self.place.filesystem().get_file_info(FileSelector(LOG, recursive=False, allow_not_found=True))
+        found = self._files.get_file_info(FileSelector(LOG, recursive=False, allow_not_found=True))
         self._sizes = {f"{LOG}/{info.base_name}": info.size for info in found}  # they save a request for each
         return [info.base_name for info in found]
 
