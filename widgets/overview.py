@@ -267,7 +267,7 @@ class StoreOverview(View[OverviewSelection]):
 
     Forks are listed below the query that they were forked from. The view is updated while queries run. Choosing a
     query lists its state tables and notifies listeners: ``overview.on_look`` receives it as ``focus.query``. A query
-    that cannot be read is listed with the reason. Sizes come from Delta's file lists; no data file is opened.
+    that cannot be read is listed with the reason. Sizes come from Delta's logs; no data file is opened.
 
     Args:
         store: ``ss.open_store(path)``.
