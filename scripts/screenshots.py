@@ -2,9 +2,8 @@
 
 Runs the first tutorial in a real JupyterLab and a headless Chromium until its query has read everything, looks at the
 epoch that the tutorial is about, shows every other view of the same query, and opens the store's page. Then it shows
-the timelines of queries with troubles: only these with ``python -m scripts.screenshots symptoms``, and only some views
-with their names, such as ``python -m scripts.screenshots overview``. The pictures go
-into ``docs/screenshots``, light and dark. It takes about three minutes.
+the timelines of queries with troubles, and the overview of a store: only these with ``python -m scripts.screenshots
+symptoms``, or ``overview``. The pictures go into ``docs/screenshots``, light and dark. It takes about three minutes.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from browser.lab import FLAGS, Lab, Watched, chromium, serving  # noqa: E402 (the tests are no package of ours)
 from browser.shown import Shown  # noqa: E402
+from recorded.examples import examples  # noqa: E402
 
 from scripts.symptoms import SYMPTOMS  # noqa: E402
 
@@ -34,7 +34,7 @@ PICTURES = ROOT / "docs" / "screenshots"
 THEMES = {"": "JupyterLab Light", "-dark": "JupyterLab Dark"}
 SETUP = """import streamstate as ss
 from streamstate.widgets import ComparisonView, Debugger, DiffView, KeyHistoryView
-from streamstate.widgets import QueryDashboard, StoreOverview, Timeline
+from streamstate.widgets import QueryDashboard, Timeline
 store = ss.open_store("streamstate-data/store")
 history = store["delays"]
 from streamstate.extension import loaded
@@ -57,7 +57,6 @@ VIEWS = {
     "diff": "DiffView(history, 1, 2)",
     "key": "KeyHistoryView(history, 'result', {'carrier': 'HA', 'origin': 'JFK'}, why=2)",
     "dashboard": "QueryDashboard(history, running)",
-    "overview": "StoreOverview(store)",
     "debugger": "Debugger(session)",
     "branches": "DiffView(history, 8, 8, other=store['jfk_lost'])",
     "comparison": "ComparisonView(history.compare(store['jfk_lost']))",
@@ -99,12 +98,12 @@ def look_at_the_leap(shown: Shown) -> None:
     expect(shown.why).to_contain_text("3 input rows")
 
 
-def look_at_views(lab: Lab, names: Collection[str]) -> None:
-    """A cell for each of some views, and its picture."""
+def look_at_each_view(lab: Lab) -> None:
+    """A cell for each view, and its picture."""
     last, folder = lab.code_cells()[-1][0], lab.server.folder
     lab.set_source(last, SETUP)
     lab.run_cell(last)
-    for name, code in ((name, code) for name, code in VIEWS.items() if name in names):
+    for name, code in VIEWS.items():
         lab.set_source(last, code)
         lab.run_cell(last)
         cell = lab.page.locator(".jp-CodeCell").nth(lab.code_cells().index((last, code)))
@@ -159,8 +158,40 @@ def look_at_the_page(browser: Browser, store: Path) -> None:
             print(PICTURES / f"page{suffix}.png")
 
 
+def look_at_the_fleet(browser: Browser, folder: Path) -> None:
+    """The overview of the recorded queries: one whose capture is behind, and one that cannot be read."""
+    from streamstate.widgets.page import serve
+
+    store = queries_of_a_fleet(folder)
+    with serve(str(store)) as server:
+        schemes: dict[str, Literal["light", "dark"]] = {"": "light", "-dark": "dark"}
+        for suffix, scheme in schemes.items():
+            page = browser.new_page(viewport=WINDOW, device_scale_factor=1.5, color_scheme=scheme)
+            page.goto(server.url)
+            page.wait_for_timeout(2 * SETTLED)
+            page.locator(".streamstate-live").last.screenshot(path=PICTURES / f"overview{suffix}.png")
+            print(PICTURES / f"overview{suffix}.png")
+
+
+def queries_of_a_fleet(folder: Path) -> Path:
+    """Capture the recorded queries as if they had just committed; returns their store."""
+    import streamstate as ss
+
+    recorded = examples(folder)
+    shutil.rmtree(recorded / "store")
+    for checkpoint in sorted((recorded / "checkpoints").iterdir()):
+        newest = max((checkpoint / "commits").glob("[0-9]*"), key=lambda commit: int(commit.name))
+        newest.touch()
+        ss.Checkpoint(checkpoint).capture(recorded / "store", checkpoint.name, verify="never")
+        if checkpoint.name == "sessions":
+            for later in (1, 2):
+                shutil.copyfile(newest, newest.with_name(f"{int(newest.name) + later}"))
+    max((recorded / "store/payments/_epochs/_delta_log").glob("*.json")).write_text("damaged")
+    return recorded / "store"
+
+
 def main() -> None:
-    """Take the pictures, or only those of troubles or of some views."""
+    """Take the pictures, or only those of troubles, or of the overview."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     names = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
@@ -176,10 +207,8 @@ def take(symptoms: Path, names: Collection[str]) -> None:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         context = browser.new_context(viewport=WINDOW, device_scale_factor=1.5)
         lab = Lab(server, context.new_page(), Watched())
-        if {*names} & {*VIEWS}:
-            run_until_captured(lab)
-            lab.run("application:toggle-left-area")
-            look_at_views(lab, names)
+        if not names or "overview" in names:
+            look_at_the_fleet(browser, Path(home))
         if not names:
             look_at_the_tutorial(lab)
             look_at_the_page(browser, server.folder / "streamstate-data" / "store")
@@ -199,7 +228,7 @@ def look_at_the_tutorial(lab: Lab) -> None:
         lab.page.mouse.move(0, 0)
         lab.page.screenshot(path=PICTURES / f"quickstart{suffix}.png", clip=QUICKSTART)
         print(PICTURES / f"quickstart{suffix}.png")
-    look_at_views(lab, VIEWS)
+    look_at_each_view(lab)
 
 
 if __name__ == "__main__":
