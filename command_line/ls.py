@@ -44,7 +44,7 @@ def _run(given: argparse.Namespace) -> int:
 
 def _queries(store: Store, counts: _Counts, *, as_json: bool) -> Iterator[list[Any]]:
     """Yield a row per query, those first that need a look; people see a size in words."""
-    from streamstate.state_inspect.overview import StoreFacts
+    from streamstate.state_inspect.store_facts import StoreFacts
     from streamstate.widgets.number_text import size
 
     for query in StoreFacts(store).listed():

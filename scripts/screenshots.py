@@ -2,8 +2,8 @@
 
 Runs the first tutorial in a real JupyterLab and a headless Chromium until its query has read everything, looks at the
 epoch that the tutorial is about, shows every other view of the same query, and opens the store's page. Then it shows
-the timelines of queries with troubles: only these with ``python -m scripts.screenshots symptoms``. The pictures go
-into ``docs/screenshots``, light and dark. It takes about three minutes.
+the timelines of queries with troubles, and the overview of a store: only these with ``python -m scripts.screenshots
+symptoms``, or ``overview``. The pictures go into ``docs/screenshots``, light and dark. It takes about three minutes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +25,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from browser.lab import FLAGS, Lab, Watched, chromium, serving  # noqa: E402 (the tests are no package of ours)
 from browser.shown import Shown  # noqa: E402
+from recorded.examples import examples  # noqa: E402
 
 from scripts.symptoms import SYMPTOMS  # noqa: E402
 
@@ -32,7 +34,7 @@ PICTURES = ROOT / "docs" / "screenshots"
 THEMES = {"": "JupyterLab Light", "-dark": "JupyterLab Dark"}
 SETUP = """import streamstate as ss
 from streamstate.widgets import ComparisonView, Debugger, DiffView, KeyHistoryView
-from streamstate.widgets import QueryDashboard, StoreOverview, Timeline
+from streamstate.widgets import QueryDashboard, Timeline
 store = ss.open_store("streamstate-data/store")
 history = store["delays"]
 from streamstate.extension import loaded
@@ -55,7 +57,6 @@ VIEWS = {
     "diff": "DiffView(history, 1, 2)",
     "key": "KeyHistoryView(history, 'result', {'carrier': 'HA', 'origin': 'JFK'}, why=2)",
     "dashboard": "QueryDashboard(history, running)",
-    "overview": "StoreOverview(store)",
     "debugger": "Debugger(session)",
     "branches": "DiffView(history, 8, 8, other=store['jfk_lost'])",
     "comparison": "ComparisonView(history.compare(store['jfk_lost']))",
@@ -157,26 +158,62 @@ def look_at_the_page(browser: Browser, store: Path) -> None:
             print(PICTURES / f"page{suffix}.png")
 
 
+def look_at_the_fleet(browser: Browser, folder: Path) -> None:
+    """The overview of the recorded queries: one whose capture is behind, and one that cannot be read."""
+    from streamstate.widgets.page import serve
+
+    store = queries_of_a_fleet(folder)
+    with serve(str(store)) as server:
+        schemes: dict[str, Literal["light", "dark"]] = {"": "light", "-dark": "dark"}
+        for suffix, scheme in schemes.items():
+            page = browser.new_page(viewport=WINDOW, device_scale_factor=1.5, color_scheme=scheme)
+            page.goto(server.url)
+            page.wait_for_timeout(2 * SETTLED)
+            page.locator(".streamstate-live").last.screenshot(path=PICTURES / f"overview{suffix}.png")
+            print(PICTURES / f"overview{suffix}.png")
+
+
+def queries_of_a_fleet(folder: Path) -> Path:
+    """Capture the recorded queries as if they had just committed; returns their store."""
+    import streamstate as ss
+
+    recorded = examples(folder)
+    shutil.rmtree(recorded / "store")
+    for checkpoint in sorted((recorded / "checkpoints").iterdir()):
+        newest = max((checkpoint / "commits").glob("[0-9]*"), key=lambda commit: int(commit.name))
+        newest.touch()
+        ss.Checkpoint(checkpoint).capture(recorded / "store", checkpoint.name, verify="never")
+        if checkpoint.name == "sessions":
+            for later in (1, 2):
+                shutil.copyfile(newest, newest.with_name(f"{int(newest.name) + later}"))
+    max((recorded / "store/payments/_epochs/_delta_log").glob("*.json")).write_text("damaged")
+    return recorded / "store"
+
+
 def main() -> None:
-    """Take the pictures, or only those of troubles."""
+    """Take the pictures, or only those of troubles, or of the overview."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    only_symptoms = sys.argv[1:] == ["symptoms"]
+    names = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        # A process of its own: Spark's threads and Playwright's do not mix.
-        subprocess.run([sys.executable, "-m", "scripts.symptoms", folder], cwd=ROOT, check=True)
-        take(Path(folder), only_symptoms=only_symptoms)
+        if not names or names == ["symptoms"]:
+            # A process of its own: Spark's threads and Playwright's do not mix.
+            subprocess.run([sys.executable, "-m", "scripts.symptoms", folder], cwd=ROOT, check=True)
+        take(Path(folder), names)
 
 
-def take(symptoms: Path, *, only_symptoms: bool) -> None:
-    """Take the pictures; ``symptoms`` has the stores of queries with troubles."""
+def take(symptoms: Path, names: Collection[str]) -> None:
+    """Take the pictures, all or some; ``symptoms`` has the stores of queries with troubles."""
     with tempfile.TemporaryDirectory() as home, serving(Path(home)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         context = browser.new_context(viewport=WINDOW, device_scale_factor=1.5)
         lab = Lab(server, context.new_page(), Watched())
-        if not only_symptoms:
+        if not names or "overview" in names:
+            look_at_the_fleet(browser, Path(home))
+        if not names:
             look_at_the_tutorial(lab)
             look_at_the_page(browser, server.folder / "streamstate-data" / "store")
-        look_at_symptoms(lab, symptoms)
+        if not names or "symptoms" in names:
+            look_at_symptoms(lab, symptoms)
         browser.close()
 
 

@@ -296,6 +296,10 @@ class CapturedQuery:
         entries = self.count_soon(only_newest=True)
         return {name: facts.rows for entry in entries for name, facts in entry.tables.items()}
 
+    def holds_rows(self, table: str) -> bool:
+        """Return whether the index has counted or loaded rows of a state table."""
+        return bool(self.index.counts(self.name, table) or self.index.loaded(self.name, table))
+
     def _counts_held(self, table: str, epochs: Sequence[int]) -> dict[int, int]:
         """Return the rows of a table at those of some epochs that are in the index."""
         counted = self.index.counts(self.name, table)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
-    from streamstate.state_inspect.overview import KnownFacts
+    from streamstate.state_inspect.store_facts import KnownFacts
 
 
 class Store:
@@ -55,6 +55,10 @@ class Store:
     def layout(self) -> Layout:
         """Where its tables are, for parts of streamstate that read them directly."""
         return self._layout
+
+    def opened(self, name: str) -> History | None:
+        """Return a query's history if it has been used, for parts of streamstate that need no more than is read."""
+        return self._histories.get(name)
 
     def queries(self) -> list[str]:
         """Names of the queries, sorted."""
@@ -82,10 +86,11 @@ class Store:
             airports     13     3
             by_route     13     8
         """
-        from streamstate.state_inspect.overview import KnownFacts, overview_frame
+        from streamstate.state_inspect.overview import overview_frame
+        from streamstate.state_inspect.store_facts import KnownFacts, StoreFacts
 
         self._known = self._known or KnownFacts()
-        return overview_frame(self, self._known)
+        return overview_frame(StoreFacts(self, self._known).listed(advised=True))
 
     def variables(self) -> list[str]:
         """Names of the shared variables, sorted. ``store["shared.limit"]`` has the versions of one as its epochs.

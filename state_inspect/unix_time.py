@@ -20,8 +20,3 @@ def microseconds(moment: datetime) -> int:
 def from_microseconds(number: float) -> datetime:
     """Return the time of a number of microseconds since 1970."""
     return _START + timedelta(microseconds=number)
-
-
-def begun(watermark: datetime | None) -> datetime | None:
-    """Return a watermark; None if it is the one of 1970 with which Spark begins."""
-    return watermark if watermark is not None and watermark > _START else None

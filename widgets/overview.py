@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.state_inspect.cell_text import Cell, timestamp
-from streamstate.state_inspect.overview import QueryFacts, StoreFacts
+from streamstate.state_inspect.overview import QueryFacts
+from streamstate.state_inspect.store_facts import StoreFacts
 from streamstate.widgets.chart import ACCENT
 from streamstate.widgets.model import Drawing, Focus, ViewModel, first_row
 from streamstate.widgets.number_text import amount, size, span
@@ -266,7 +267,7 @@ class StoreOverview(View[OverviewSelection]):
 
     Forks are listed below the query that they were forked from. The view is updated while queries run. Choosing a
     query lists its state tables and notifies listeners: ``overview.on_look`` receives it as ``focus.query``. A query
-    that cannot be read is listed with the reason. Sizes come from Delta's file lists; no data file is opened.
+    that cannot be read is listed with the reason. Sizes come from Delta's logs; no data file is opened.
 
     Args:
         store: ``ss.open_store(path)``.

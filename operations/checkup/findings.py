@@ -173,7 +173,7 @@ def _from_store(path: str, name: str, storage_options: Mapping[str, str] | None)
 
 def _from_checkpoint(checkpoint: CheckpointFiles, committed: Sequence[int]) -> Iterator[CheckupFinding]:
     """Yield advice on the watermark, and on state that can never shrink; its growth shows only in captured epochs."""
-    from streamstate.state_inspect.advice.epoch_progress import progress_in_checkpoint
+    from streamstate.snapshots.store.epoch_progress import progress_in_checkpoint
     from streamstate.state_inspect.advice.kept_states import kept_by_checkpoint
     from streamstate.state_inspect.advice.stall import (
         MIN,

@@ -224,6 +224,12 @@ class Entries(Sequence[Entry]):
         """Return the place of an epoch's entry; None if there is none."""
         return _place(self.epochs, epoch)
 
+    def newest_of(self, most: int) -> Entries:
+        """Return the entries of the newest epochs, without those before."""
+        if len(self) <= most:
+            return self
+        return Entries(self._rows.slice(len(self) - most).combine_chunks(), self.generation)
+
     def values(self, column: str) -> list[Any]:
         """Return a column of the manifest as Python values."""
         if column not in self._columns:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -19,6 +18,7 @@ from streamstate.snapshots.store.delta.place import Place
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.entries import Entries, Entry, TableEntry, as_rows
 from streamstate.snapshots.store.layout import MANIFEST, RETENTION, Layout
+from streamstate.snapshots.store.manifest_summary import ManifestSummary
 from streamstate.snapshots.store.names import is_base_name
 
 
@@ -59,26 +59,35 @@ class Manifest:
 
     def append(self, entries: list[Entry], application: str) -> None:
         """Commit epochs, which makes them visible; epochs that another capture has committed since are left out."""
-        rows: pa.Table | None = None
+        after: Entries | None = None
+        metadata: dict[str, str] = {}
 
         def write(table: DeltaTable, newest: int) -> list[DataFile]:
-            nonlocal rows
+            nonlocal after
             if generation_of(table) != self.generation:
                 self.refresh()
             added = [entry for entry in entries if entry.epoch > newest]
             rows = as_rows(with_kept_keyframes(added, self.entries))
+            after = self._at(table).followed_by(Entries(rows, generation_of(table)))
+            metadata.clear()
+            if added:
+                metadata.update(ManifestSummary.of(after).kept())
             return write_file(self._place, MANIFEST, rows)
 
         with self._lock:
             self._make()
-            stood = commit_once(self._handle, application, entries[-1].epoch, write)
-            written = rows if stood < entries[-1].epoch else None
+            stood = commit_once(self._handle, application, entries[-1].epoch, write, metadata=metadata)
+            written = after if stood < entries[-1].epoch else None
             if written is not None and self._handle.version == self._version + 1:
                 # Nothing was committed in between, so that the rows need not be read back.
-                self.entries = self.entries.unmade().followed_by(Entries(written, self.generation))
+                self.entries = written.unmade()
                 self._version += 1
             else:
                 self.refresh()
+
+    def _at(self, table: DeltaTable) -> Entries:
+        """Return the entries of a version of the manifest, read again if another capture has added some."""
+        return self.entries if table.version() == self._version else read_entries(TableVersion(self._place, table))
 
     def _make(self) -> None:
         if not self._exists and self._handle.if_exists() is None:

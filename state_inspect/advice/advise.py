@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path
+from streamstate.snapshots.store.epoch_progress import EpochProgress, progress_in_store
+from streamstate.snapshots.store.manifest_summary import ManifestSummary
+from streamstate.snapshots.store.query_plans.plan_table import StoredPlan
 from streamstate.snapshots.store.query_plans.query_plan import QueryPlan
 from streamstate.snapshots.store.registry import Branch
 from streamstate.state_inspect.advice.advice import Advice
-from streamstate.state_inspect.advice.epoch_progress import EpochProgress, progress_in_store
-from streamstate.state_inspect.advice.growing import Reads, growth_advice
+from streamstate.state_inspect.advice.growing import Reads, growth_advice, growth_advice_in
 from streamstate.state_inspect.advice.kept_states import (
     KeptState,
     kept_by_checkpoint,
@@ -52,6 +54,56 @@ def quick_advice(query: CapturedQuery, *, only_store: bool = False) -> list[Advi
     return advice_on(query, lambda table: query.is_soon_read(table, -1), only_store=only_store)
 
 
+def advice_by_summary(
+    summary: ManifestSummary, plans: Callable[[], Sequence[StoredPlan]], checkpoint: CheckpointFiles | None
+) -> list[Advice] | None:
+    """Return the advice for which no state has to be read, from the summary of a query's manifest.
+
+    Args:
+        summary: the summary.
+        plans: returns the query's recorded plans; not called if they make no difference.
+        checkpoint: the query's checkpoint, if it is on this disk.
+
+    Returns:
+        None if the advice takes more of the manifest than its summary.
+    """
+    newest, growth = summary.newest, summary.growth
+    grows = growth is not None and growth.any_grew
+    if newest is None or not (summary.stands_still or grows):
+        return []
+    known = _newest_plan(plans(), newest.epoch)
+    plan = _described(known)
+    if summary.stands_still and (summary.has_watermark if plan is None else plan.event_times):
+        return None
+    if growth is None or not grows:
+        return []
+    if known is not None and known.since > growth.epochs[0]:
+        return None
+    return [*growth_advice_in(growth, _kept_without_state(plan, checkpoint, [*newest.rows]))]
+
+
+def _newest_plan(recorded: Sequence[StoredPlan], epoch: int) -> StoredPlan | None:
+    return next((known for known in reversed(recorded) if known.since <= epoch), None)
+
+
+def _described(known: StoredPlan | None) -> QueryPlan | None:
+    """Return a plan; None if there is none, or one recorded without its operators."""
+    return known.plan if known is not None and known.plan.operators else None
+
+
+def _kept_without_state(
+    plan: QueryPlan | None, checkpoint: CheckpointFiles | None, tables: Sequence[str]
+) -> Iterator[KeptState]:
+    """Yield the states that Spark keeps, by the query's plan or, without one, by its checkpoint."""
+    if plan is not None:
+        yield from kept_by_plan(plan, tables)
+    elif checkpoint is not None:
+        with suppress(*_UNREADABLE):
+            committed = checkpoint.committed()
+            states = kept_by_checkpoint(checkpoint, committed[-1]) if committed else []
+            yield from (state for state in states if not state.by_user_code and {*state.tables} <= {*tables})
+
+
 class _Advisor:
     """Finds advice on a query with a captured epoch."""
 
@@ -59,8 +111,8 @@ class _Advisor:
         self._query = query
         self._newest = newest
         self._reads = reads
-        known = next((known for known in reversed(query.plans.recorded()) if known.since <= newest), None)
-        self._plan: QueryPlan | None = known.plan if known is not None and known.plan.operators else None
+        known = _newest_plan(query.plans.recorded(), newest)
+        self._plan = _described(known)
         self._since = 0 if known is None else known.since
         self._checkpoint = None if only_store else _local_checkpoint(query)
 
@@ -91,13 +143,7 @@ class _Advisor:
     def _kept(self) -> Iterable[KeptState]:
         newest = self._query.known_entries.of(self._newest)
         tables = [] if newest is None else [*newest.tables]
-        if self._plan is not None:
-            yield from kept_by_plan(self._plan, tables)
-        elif self._checkpoint is not None:
-            with suppress(*_UNREADABLE):
-                committed = self._checkpoint.committed()
-                states = kept_by_checkpoint(self._checkpoint, committed[-1]) if committed else []
-                yield from (state for state in states if not state.by_user_code and {*state.tables} <= {*tables})
+        yield from _kept_without_state(self._plan, self._checkpoint, tables)
         yield from kept_by_user_code(self._query)
 
     def _policy(self) -> str:

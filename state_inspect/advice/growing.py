@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH
 from streamstate.snapshots.store.changelog import DELETE
+from streamstate.snapshots.store.manifest_summary import FEWEST, WINDOW, Growth
 from streamstate.state_inspect.advice.advice import Advice
 from streamstate.state_inspect.advice.kept_states import KeptState
 from streamstate.state_inspect.captured_query import CapturedQuery
@@ -15,27 +16,37 @@ from streamstate.state_inspect.captured_query import CapturedQuery
 Reads = Callable[[str], bool]
 """True for the state tables that may be read."""
 
-_WINDOW = 100
-"""The newest epochs that are looked at."""
-_FEWEST = 5
 _SLOWED = 4
 """A state that grew this many times less in the later half of the epochs is about to have all its keys."""
 
 
 def growth_advice(query: CapturedQuery, kept: Iterable[KeptState], since: int, reads: Reads) -> Iterator[Advice]:
     """Advise on states kept since an epoch that grew and lost no row; ``reads`` says which may be counted."""
-    captured = [epoch for epoch in query.captured() if epoch >= since][-_WINDOW:]
-    if len(captured) < _FEWEST:
+    captured = [epoch for epoch in query.captured() if epoch >= since][-WINDOW:]
+    if len(captured) < FEWEST:
         return
     first, middle, last = captured[0], captured[len(captured) // 2], captured[-1]
     for state in kept:
         rows = _rows(query, state.tables, (first, middle, last), reads)
         if rows is None or not _goes_on(rows) or not _lost_none(query, state, (first + 1, last), reads):
             continue
-        names = " and ".join(state.tables)
-        does = "has not shrunk so far" if state.by_user_code else "can never shrink"
-        evidence = f"It grew from {rows[0]:,} rows at epoch {first} to {rows[-1]:,} at epoch {last}, and lost none."
-        yield Advice("only_grows", f"{names} {does}, because {state.why}.", evidence, last)
+        yield _only_grows(state, rows, first, last)
+
+
+def growth_advice_in(growth: Growth, kept: Iterable[KeptState]) -> Iterator[Advice]:
+    """Advise as :func:`growth_advice` where no state may be read, by the rows that capture has counted."""
+    for state in kept:
+        rows = growth.of(state.tables)
+        # Whether user code has removed rows, only the state says.
+        if rows is not None and _goes_on(rows) and not state.by_user_code:
+            yield _only_grows(state, rows, growth.epochs[0], growth.epochs[-1])
+
+
+def _only_grows(state: KeptState, rows: Sequence[int], first: int, last: int) -> Advice:
+    names = " and ".join(state.tables)
+    does = "has not shrunk so far" if state.by_user_code else "can never shrink"
+    evidence = f"It grew from {rows[0]:,} rows at epoch {first} to {rows[-1]:,} at epoch {last}, and lost none."
+    return Advice("only_grows", f"{names} {does}, because {state.why}.", evidence, last)
 
 
 def _lost_none(query: CapturedQuery, state: KeptState, epochs: tuple[int, int], reads: Reads) -> bool:

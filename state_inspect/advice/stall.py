@@ -9,15 +9,11 @@ from typing import Any
 
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.source_offsets import read_topics
+from streamstate.snapshots.store.epoch_progress import EpochProgress, Standstill
 from streamstate.snapshots.store.query_plans.query_plan import EventTime
 from streamstate.state_inspect.advice.advice import Advice
-from streamstate.state_inspect.advice.epoch_progress import EpochProgress
 from streamstate.state_inspect.cell_text import timestamp
 
-_FEWEST = 5
-"""Epochs with input in which the watermark must not have moved."""
-_USUAL = 2
-"""A stall has to be this many times longer than any before."""
 MIN = "min"
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 """The setting that chooses among several watermarks, ``min`` or ``max``; a query is pinned to its first value."""
@@ -62,17 +58,10 @@ class Stall:
 
 def stall_of(progress: Sequence[EpochProgress]) -> Stall | None:
     """Return the stall of the watermark; None if it moves, or has not moved for no longer than it usually does."""
-    longest, since, length = 0, None, 0
-    idle_from: list[int] = []
-    for before, epoch in zip([None, *progress], progress, strict=False):
-        if epoch.watermark != (None if before is None else before.watermark):
-            longest, since, length = max(longest, length), epoch.epoch, 0
-        elif epoch.read_more_than(before):
-            length += 1
-            idle_from.append(epoch.epoch)
-    if length < _FEWEST or length <= _USUAL * longest:
+    found = Standstill.of(progress)
+    if not found.is_unusual:
         return None
-    return Stall(since, length, progress[-1], tuple(_idle(progress, idle_from[-_FEWEST])))
+    return Stall(found.since, len(found.read), progress[-1], tuple(_idle(progress, found.input_since)))
 
 
 def _idle(progress: Sequence[EpochProgress], first: int) -> Iterator[IdleSource]:

@@ -9,9 +9,9 @@ from math import ceil
 
 from streamstate.snapshots.checkpoint.state_tables import JOIN, operator_number
 from streamstate.snapshots.store.duckdb_sql import database_errors, quoted
+from streamstate.snapshots.store.epoch_progress import MOST, EpochProgress
 from streamstate.snapshots.store.query_plans.query_plan import Expression, OperatorPlan, QueryPlan, TablePlan
 from streamstate.state_inspect.advice.advice import Advice
-from streamstate.state_inspect.advice.epoch_progress import MOST, EpochProgress
 from streamstate.state_inspect.advice.growing import Reads, removed_rows
 from streamstate.state_inspect.advice.kept_states import OUTER
 from streamstate.state_inspect.advice.stall import IdleSource

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streamstate.errors import StoreError
-from streamstate.state_inspect.unix_time import begun
+from streamstate.snapshots.store.epoch_progress import begun
 
 if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entry

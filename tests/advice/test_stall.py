@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamstate.snapshots.store.epoch_progress import EpochProgress
 from streamstate.snapshots.store.query_plans.query_plan import EventTime
-from streamstate.state_inspect.advice.epoch_progress import EpochProgress
 from streamstate.state_inspect.advice.stall import Stall, Watermarks, holders, stall_advice, stall_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,8 +11,9 @@ from synthetic import write
 import streamstate as ss
 from browser.epochs import entry, eventful, record
 from browser.stores import HOSTILE, START, Written, flights, hostile
+from streamstate.snapshots.store.delta.table_size import TableSize
 from streamstate.snapshots.store.registry import Branch, Lineage
-from streamstate.state_inspect.overview import QueryFacts, TableSize, as_tree
+from streamstate.state_inspect.overview import QueryFacts, as_tree
 from streamstate.widgets import Focus, StoreOverview
 from streamstate.widgets.overview import ROWS, OverviewDrawing, OverviewModel, OverviewSelection
 

@@ -19,6 +19,7 @@ from streamstate.snapshots.store.delta import Place
 from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.manifest import Manifest
+from streamstate.state_inspect import store_facts
 
 pytestmark = pytest.mark.slow
 
@@ -94,6 +95,24 @@ def test_a_warm_lookup_is_one_request(bucket: Bucket, history: History) -> None:
     assert bucket.requests() == []
     history.live().table().lookup(key="c")
     assert bucket.requests() == [POLL]
+
+
+def test_an_overview_of_many_queries_reads_the_newest_entry_of_each_log(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing and an entry for the manifest, and for each state table; then a look at each manifest."""
+    monkeypatch.setattr(store_facts, "_FEW", 0)
+    opened = ss.open_store(upload_store(bucket, "many", q=STATES, r=STATES), storage_options=bucket.options)
+    bucket.requests()
+    first = opened.overview()
+    requests = bucket.requests()
+    newest = [f"{table}/_delta_log/{EPOCHS:020}.json" for table in ("q/_epochs", "q/op0")]
+    assert {request for request in requests if "GET" in request and "/q/" in request} == {
+        f"GET bucket/many/{entry}" for entry in newest
+    }
+    assert kinds([request for request in requests if "_queries" not in request]) == {"LIST log": 4, "GET log": 4}
+    assert opened.overview().equals(first)
+    assert kinds(bucket.requests()) == {"HEAD log": 1 + 2}
 
 
 CALLS: dict[str, Callable[[Store, Any], object]] = {

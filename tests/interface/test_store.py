@@ -14,7 +14,7 @@ from fleet_checkpoints import commit, copies
 import streamstate as ss
 from streamstate.errors import UnknownColumnError
 from streamstate.reports import History, Store
-from streamstate.state_inspect import overview
+from streamstate.state_inspect import store_facts
 from streamstate.widgets.overview import OverviewModel, OverviewSelection
 
 
@@ -62,7 +62,7 @@ def test_queries_that_need_a_look_come_first(counted: tuple[Path, Path], tmp_pat
 def test_a_query_without_new_epochs_is_not_read_again(own: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of the overview follows what has changed."""
     first = own.overview()
-    monkeypatch.setattr(overview.StoreFacts, "_read", None)
+    monkeypatch.setattr(store_facts.StoreFacts, "_read", None)
     monkeypatch.setattr(History, "advise", None)
     assert own.overview().equals(first)
 

@@ -17,7 +17,7 @@ from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.entries import TableCounts, TableEntry
 from streamstate.snapshots.store.keyframes import keyframe_file, keyframe_rows, keyframes_in, marked_rows, marks_of
 from streamstate.state_inspect import captured_query
-from streamstate.state_inspect.overview import StoreFacts
+from streamstate.state_inspect.store_facts import StoreFacts
 from streamstate.state_inspect.temporal_index import index
 from streamstate.widgets import Timeline
 from streamstate.widgets.overview import OverviewDrawing

@@ -35,6 +35,7 @@ from streamstate.snapshots.store.delta.object_store import REACHING, plain
 from streamstate.snapshots.store.delta.own_commits import WriterTable
 from streamstate.snapshots.store.delta.place import Place, synced
 from streamstate.snapshots.store.delta.schema import NO_HOOKS, change, complete, created_with, merged
+from streamstate.snapshots.store.delta.size import SIZE
 from streamstate.snapshots.store.delta.table import CHECKPOINT_INTERVAL, Table, gets_checkpoint
 
 _REMEMBERS = "delta.deletedFileRetentionDuration"
@@ -88,14 +89,18 @@ def update(place: Place, table: DeltaTable) -> bool:
         if not isinstance(table, Table) or table.has_newer():
             table.update_incremental()
         if table.version() == before:
-            _check_still_there(place, before)
+            check_still_there(place, before)
             return False
         check_entries(place, before + 1, table.version())
     return True
 
 
-def _check_still_there(place: Place, version: int) -> None:
-    """Raise if the table's folder was removed or replaced; to deltalake it looks as if nothing had been added."""
+def check_still_there(place: Place, version: int) -> None:
+    """Raise if a table on the local disk was removed or replaced; to a reader it looks as if nothing had been added.
+
+    Raises:
+        StoreError: the table has no entry of a version that was read.
+    """
     folder = place.folder
     if folder is not None and not entry_of(folder, version).exists():
         raise StoreError(
@@ -268,7 +273,7 @@ def commit_once(
         write: writes the files, given the table and the application's version in it. It is called again if another
             commit came in between.
         removes: the files that leave the table in the same commit.
-        metadata: stored with the commit.
+        metadata: stored with the commit; read after ``write``, as ``marks``.
         marks: numbers to keep with the table, by name, until a later commit replaces them; read after ``write``. Unlike
             metadata they are found without looking for the commit (:func:`version_of`).
         data_change: False if the commit only rewrites existing rows, so that streams of the table skip it.
@@ -314,10 +319,6 @@ class _Work:
         """Return the versions of applications that the commit sets."""
         return {self.transaction.app_id: self.transaction.version} | dict(self.marks or {})
 
-    def properties(self) -> CommitProperties:
-        transactions = [Transaction(name, number) for name, number in self.versions().items()]
-        return CommitProperties(custom_metadata=self.metadata, app_transactions=transactions, max_commit_retries=0)
-
 
 def _commit(place: Place, table: WriterTable, work: _Work) -> bool:
     """Write files and commit them as the table's next version; False if another commit took that version."""
@@ -329,11 +330,14 @@ def _commit(place: Place, table: WriterTable, work: _Work) -> bool:
         if files and place.folder is not None:
             synced(place.folder)
         removes = work.removes(table)
+        size = table.size().after(files, removes)
+        metadata = {**(work.metadata or {}), SIZE: size.to_json()}
         if table.takes_entries and not removes:
-            entry = table.add_files(files, work.versions(), work.metadata or {}, data_change=work.data_change)
+            entry = table.add_files(files, work.versions(), metadata, data_change=work.data_change)
         else:
-            _commit_by_deltalake(table, files, removes, work)
+            _commit_by_deltalake(table, files, removes, work, metadata)
             table.committed(version, work.versions())
+        table.has_size(version, size)
     except (DeltaError, OSError) as error:
         # An error does not mean "not committed": a step after the commit may have failed.
         now = required(place)
@@ -349,14 +353,25 @@ def _commit(place: Place, table: WriterTable, work: _Work) -> bool:
 
 
 def _commit_by_deltalake(
-    table: WriterTable, files: Sequence[DataFile], removes: Sequence[RemoveAction], work: _Work
+    table: WriterTable,
+    files: Sequence[DataFile],
+    removes: Sequence[RemoveAction],
+    work: _Work,
+    metadata: dict[str, str],
 ) -> None:
     actions: list[AddAction | RemoveAction] = [
         *(file.as_action(data_change=work.data_change) for file in files),
         *removes,
     ]
+    transactions = [Transaction(name, number) for name, number in work.versions().items()]
     table.create_write_transaction(
-        actions, "append", table.schema(), commit_properties=work.properties(), post_commithook_properties=NO_HOOKS
+        actions,
+        "append",
+        table.schema(),
+        commit_properties=CommitProperties(
+            custom_metadata=metadata, app_transactions=transactions, max_commit_retries=0
+        ),
+        post_commithook_properties=NO_HOOKS,
     )
 
 

@@ -70,7 +70,7 @@ def check_entries(place: Place, first: int, last: int) -> None:
 
 
 def _check(log: Path) -> None:
-    names = _names(log)
+    names = names_in(log)
     # Names begin with the version, in digits that sort as the numbers do; a log has tens of thousands of entries.
     newest = max(
         (name for name in names if name.endswith(".checkpoint.parquet") and _CHECKPOINT.match(name)), default=""
@@ -134,7 +134,7 @@ def seal_missing(place: Place) -> None:
     if place.folder is None:
         return
     log = place.folder / LOG
-    names = _names(log)
+    names = names_in(log)
     missing = [name for name in names if _is_log_file(name) and _seal_name(name) not in names]
     for name in missing:
         _seal_file(log / name)
@@ -187,7 +187,8 @@ def _checksums(data: bytes) -> bytes:
     return _MAGIC + struct.pack(">i", _CHUNK) + b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
 
 
-def _names(log: Path) -> set[str]:
+def names_in(log: Path) -> set[str]:
+    """Return the names of the files in a log's folder; none if there is no folder."""
     try:
         return set(os.listdir(log))  # noqa: PTH208 (names only: a log has tens of thousands)
     except (FileNotFoundError, NotADirectoryError):

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from streamstate.errors import StoreError
 from streamstate.snapshots.store.delta.log_checks import entry_name
 from streamstate.snapshots.store.delta.place import LOG, Place
+from streamstate.snapshots.store.delta.size import Size, size_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 # With more new entries than this, letting deltalake read the whole log costs no more.
 _FEW = 10
 
-# After so many seconds without a look at the table, the entries since may have been removed (see ``maintenance``).
-_LONG_AGO = 3600
+LONG_AGO = 3600
+"""After so many seconds without a look at a table, the entries since may have been removed (see ``maintenance``)."""
 
 CHECKPOINT_INTERVAL = 20
 """Versions between two log checkpoints: what opening a table reads of its log."""
@@ -69,6 +70,7 @@ class Table(DeltaTable):
         self._versions_at = self._opened_at = self.version()
         self._looked_at = time.monotonic()
         self._own: tuple[int, dict[str, int]] = (-1, {})
+        self._size: tuple[int, Size] | None = None
 
     def committed(self, version: int, versions: dict[str, int]) -> None:
         """Remember what this process has committed after this version, so that it need not be read.
@@ -78,6 +80,16 @@ class Table(DeltaTable):
             versions: the versions of applications that the commit sets.
         """
         self._own = (version, versions)
+
+    def size(self) -> Size:
+        """Return the size of this version's data files, computed once per version."""
+        if self._size is None or self._size[0] != self.version():
+            self._size = self.version(), size_of(self)
+        return self._size[1]
+
+    def has_size(self, version: int, size: Size) -> None:
+        """Keep the size that a later version has."""
+        self._size = version, size
 
     @property
     def is_slow(self) -> bool:
@@ -91,7 +103,7 @@ class Table(DeltaTable):
     def has_newer(self) -> bool:
         """Return whether the log has an entry after this version; versions have no gaps."""
         looked_at, self._looked_at = self._looked_at, time.monotonic()
-        if self._looked_at - looked_at > _LONG_AGO:
+        if self._looked_at - looked_at > LONG_AGO:
             return True  # let deltalake look
         if self._own[0] > self.version():
             return True

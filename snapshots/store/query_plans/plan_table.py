@@ -5,7 +5,9 @@ A store records what a result needs; Spark's objects, which reading the input of
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +17,7 @@ import pyarrow as pa
 from streamstate.snapshots.store.consistent_read import read_once
 from streamstate.snapshots.store.delta import append_once, open_or_create
 from streamstate.snapshots.store.delta.commits import Handle
+from streamstate.snapshots.store.delta.log_end import UNREADABLE, LogEnd
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import PLANS, Layout
 from streamstate.snapshots.store.manifest import Manifest
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MOST = 8
+_PLANS = "streamstate/plans"
+"""The name under which a commit keeps the plans that the table has after it."""
+_LONGEST = 200_000
+"""Characters of plans that are kept."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +52,34 @@ def store_plan(layout: Layout, query: str, plan: QueryPlan, since: int) -> bool:
     open_or_create(place, PLANS, f"streamstate: the plans of {query}")
     row = {"since": since, "recorded_at": datetime.now(UTC), "plan": text}
     made = pa.Table.from_pylist([row], schema=PLANS)
-    append_once(place, f"plan/{query}", known.records + 1, lambda _: made)
+    metadata = _kept([*((stored.since, stored.plan.to_json()) for stored in recorded), (since, text)])
+    append_once(place, f"plan/{query}", known.records + 1, lambda _: made, metadata=metadata)
     Plans.stored_here += 1
     return True
+
+
+def kept_plans(end: LogEnd) -> tuple[StoredPlan, ...] | None:
+    """Return all plans, as :meth:`Plans.recorded`, from what the newest commit of the table keeps.
+
+    Returns:
+        None if the commit keeps none: an older version wrote it, or it is damaged.
+    """
+    try:
+        changed = next((entry for entry in end.entries() if entry.changes_rows), None)
+        text = None if changed is None else changed.fact(_PLANS)
+        return None if text is None else _in_order({int(since): plan for since, plan in json.loads(text)})
+    except UNREADABLE:
+        return None
+
+
+def _kept(plans: Sequence[tuple[int, str]]) -> dict[str, str]:
+    """Return the metadata of a commit after which the table has some plans; none if it would be long."""
+    text = json.dumps(plans, separators=(",", ":"))
+    return {_PLANS: text} if len(text) <= _LONGEST else {}
+
+
+def _in_order(texts: Mapping[int, str]) -> tuple[StoredPlan, ...]:
+    return tuple(StoredPlan(since, QueryPlan.from_json(texts[since])) for since in sorted(texts))
 
 
 class Plans:
@@ -93,8 +125,7 @@ class Plans:
             if table is None or table.version() == self._version:
                 return self._known
             rows = TableVersion(self._place, table).read("since").sort_by("recorded_at").to_pylist()
-            newest = {row["since"]: QueryPlan.from_json(row["plan"]) for row in rows}
-            self._known = tuple(StoredPlan(since, newest[since]) for since in sorted(newest))
+            self._known = _in_order({row["since"]: row["plan"] for row in rows})
             self._version, self.records = table.version(), len(rows)
             return self._known
 

@@ -30,6 +30,7 @@ from streamstate.snapshots.store.entries import Entries, Entry, as_rows
 from streamstate.snapshots.store.keyframes import Keyframe, keyframe_rows
 from streamstate.snapshots.store.layout import MANIFEST, RETENTION, Layout
 from streamstate.snapshots.store.manifest import Manifest, read_entries, with_kept_keyframes
+from streamstate.snapshots.store.manifest_summary import ManifestSummary
 from streamstate.snapshots.store.registry import required_query
 from streamstate.snapshots.store.retention.kept_epochs import Plan, Policy, Stays, planned, with_changes, with_rows
 from streamstate.snapshots.store.retention.rewriting import Rewrite, drop
@@ -179,6 +180,7 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
     """Commit the manifest without the dropped epochs; return False if another run of retention came first."""
     place = layout.manifest(name)
     replaced: list[Committed] = []
+    metadata = {RETENTION: str(plan.generation)}
 
     def write(table: DeltaTable, _committed: int) -> list[DataFile]:
         version = TableVersion(place, table)
@@ -187,6 +189,7 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
         added = [entry for entry in read_entries(version) if entry.epoch > newest]
         kept = as_rows(entries)
         rows = pa.concat_tables([kept, as_rows(with_kept_keyframes(added, Entries(kept)))])
+        metadata.update(ManifestSummary.of(Entries(rows, plan.generation)).kept())
         return write_file(place, MANIFEST, rows)
 
     stood = commit_once(
@@ -195,7 +198,7 @@ def _commit_manifest(layout: Layout, name: str, entries: Sequence[Entry], plan: 
         plan.generation,
         write,
         removes=lambda _: removals(replaced, data_change=True),
-        metadata={RETENTION: str(plan.generation)},
+        metadata=metadata,
     )
     return stood < plan.generation
 
