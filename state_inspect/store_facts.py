@@ -101,11 +101,9 @@ class StoreFacts:
         new = [branch for branch in branches if not self._is_known(branch, summaries[branch.name])]
         for branch, facts in zip(new, self._each(lambda one: self._read(one, summaries[one.name]), new), strict=True):
             self._known.queries[branch.name] = (branch, _state(summaries[branch.name])), facts
-        versions, facts = flow_versions(branches), dict[str, QueryFacts]()
-        for branch in branches:
-            query = self._query(branch, summaries[branch.name])
-            facts[branch.name] = replace(query, version=versions.get(branch.name))
-        return in_order(facts)
+        versions = flow_versions(branches)
+        found = {branch.name: self._query(branch, summaries[branch.name]) for branch in branches}
+        return in_order({name: replace(query, version=versions.get(name)) for name, query in found.items()})
 
     def listed(self, *, advised: bool = False) -> list[QueryFacts]:
         """Return all queries as :meth:`queries`; if they are few, with the rows of their state."""
