@@ -320,7 +320,7 @@ def _commit(place: Place, table: Table, work: _Work) -> bool:
             commit_properties=work.properties(size),
             post_commithook_properties=NO_HOOKS,
         )
-        table.committed(size)
+        table.committed(version, size)
     except (DeltaError, OSError) as error:
         # An error does not mean "not committed": a step after the commit may have failed.
         now = required(place)

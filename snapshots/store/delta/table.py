@@ -77,9 +77,9 @@ class Table(DeltaTable):
             self._size = self.version(), size_of(self)
         return self._size[1]
 
-    def committed(self, size: Size) -> None:
-        """Keep the size of the next version, which has been committed from this one."""
-        self._size = self.version() + 1, size
+    def committed(self, version: int, size: Size) -> None:
+        """Keep the size of a version that has been committed through this handle."""
+        self._size = version, size
 
     @property
     def is_slow(self) -> bool:
