@@ -208,8 +208,7 @@ class CheckpointFiles(os.PathLike[str]):
         """
         path = f"{self.path}/offsets/{epoch}"
         try:
-            text = self._text(path)
-            return None if text is None else parse_plan(text, path)
+            return self._parsed(parse_plan, path)
         except DamagedCheckpointError:
             if epoch in self.committed():
                 raise
@@ -258,8 +257,8 @@ class CheckpointFiles(os.PathLike[str]):
         """
         path = f"{self.path}/commits/{epoch}"
         try:
-            text = self._text(path)
-            return {} if text is None else parse_commit(text, path)
+            found = self._parsed(parse_commit, path)
+            return {} if found is None else found
         except DamagedCheckpointError:
             if epoch == self.committed()[-1]:
                 raise
@@ -355,16 +354,26 @@ class CheckpointFiles(os.PathLike[str]):
         except UnicodeDecodeError as error:
             raise DamagedCheckpointError.file(path, "is no text") from error
 
+    def _parsed(self, parse: Callable[[str, str], _T], path: str) -> _T | None:
+        """Return the content of a file of the logs, parsed once within :meth:`read_once`; None if it is missing."""
+
+        def read(path: str) -> _T | None:
+            text = self._text(path)
+            return None if text is None else parse(text, path)
+
+        return self._once(read, path, parse.__name__)
+
     def _modified(self, path: str) -> datetime | None:
         return self._once(self._files.modified, path)
 
-    def _once(self, read: Callable[[str], _T], path: str) -> _T:
+    def _once(self, read: Callable[[str], _T], path: str, kind: str = "") -> _T:
         known: dict[tuple[str, str], Any] | None = getattr(self._known, "results", None)
         if known is None:
             return read(path)
-        if (read.__name__, path) not in known:
-            known[read.__name__, path] = read(path)
-        found: _T = known[read.__name__, path]
+        key = kind or read.__name__, path
+        if key not in known:
+            known[key] = read(path)
+        found: _T = known[key]
         return found
 
 

@@ -142,6 +142,7 @@ class Entries(Sequence[Entry]):
         self._made: dict[int, list[Entry]] = {}
         self._columns: dict[str, list[Any]] = {}
         self._facts: dict[str, TableFacts] = {}
+        self._last: Entry | None = None
 
     @cached_property
     def epochs(self) -> _Integers:
@@ -192,7 +193,11 @@ class Entries(Sequence[Entry]):
         if isinstance(at, slice):
             return [self[place] for place in range(*at.indices(len(self)))]
         place = range(len(self))[at]
-        return self._block(place // _BLOCK)[place % _BLOCK]
+        if place < len(self) - 1 or place // _BLOCK in self._made:
+            return self._block(place // _BLOCK)[place % _BLOCK]
+        if self._last is None:  # a capture needs no other
+            self._last = _entries(self._rows.slice(place), self.generation)[0]
+        return self._last
 
     def __iter__(self) -> Iterator[Entry]:
         """Return all entries."""
@@ -245,6 +250,7 @@ class Entries(Sequence[Entry]):
     def unmade(self) -> Entries:
         """The same entries in less memory."""
         self._made.clear()
+        self._last = None
         return self
 
     def _block(self, block: int) -> list[Entry]:

@@ -73,11 +73,12 @@ class Manifest:
             self._make()
             stood = commit_once(self._handle, application, entries[-1].epoch, write)
             written = rows if stood < entries[-1].epoch else None
-            if written is not None and self._handle.newest().version() == self._version + 1:
+            if written is not None and self._handle.version == self._version + 1:
                 # Nothing was committed in between, so that the rows need not be read back.
                 self.entries = self.entries.unmade().followed_by(Entries(written, self.generation))
                 self._version += 1
-            self.refresh()
+            else:
+                self.refresh()
 
     def _make(self) -> None:
         if not self._exists and self._handle.if_exists() is None:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from streamstate.snapshots.checkpoint.decoding.state_table_format import TableFormat
 from streamstate.snapshots.checkpoint.state_tables import EPOCH, StateSource
 from streamstate.snapshots.store.changelog import Operator, check_generation, log_schema, with_beginning
-from streamstate.snapshots.store.delta import Place, append_once, open_or_create, open_table
+from streamstate.snapshots.store.delta import Place, append_once, open_or_create
 from streamstate.snapshots.store.delta.commits import Handle, recent_metadata, version_of
 from streamstate.snapshots.store.delta.data_files import DataFile
 from streamstate.snapshots.store.delta.reading import TableVersion
@@ -110,16 +110,16 @@ class TableLog:
 
     def newest_keyframe(self) -> int:
         """Return the newest epoch with a keyframe that is not part of the epoch's commit; −1 if there is none."""
-        table = open_table(self.place)
+        table = self.handle.if_exists()
         return -1 if table is None else version_of(table, self.keyframes)
 
     def create(self, columns: pa.Schema, keys: Sequence[str], epoch: int) -> None:
         """Create the log, or add the columns that it lacks, which start at an epoch."""
         schema = log_schema(columns, keys, Operator(self.source.operator, self.source.time_mode))
-        existing = open_table(self.place)
+        existing = self.handle.if_exists()
         if existing is not None:
             schema = with_beginning(schema, TableVersion(self.place, existing).schema, epoch)
-        open_or_create(self.place, schema, f"streamstate: change log of {self.source.table}")
+        open_or_create(self.handle, schema, f"streamstate: change log of {self.source.table}")
 
     def append(
         self, rows: pa.Table, keys: Sequence[str], entries: dict[int, TableEntry], base: int

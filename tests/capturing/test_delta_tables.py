@@ -19,7 +19,7 @@ from deltalake.transaction import RemoveAction
 from streamstate.errors import DamagedStoreError, StoreError
 from streamstate.snapshots.store.delta import Place, append_once, commit_once, log_checks, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import Handle, remember_removed, required, update
-from streamstate.snapshots.store.delta.data_files import DataFile, DataFileWriter, write_file
+from streamstate.snapshots.store.delta.data_files import DataFile, DataFileWriter, verified, write_file
 from streamstate.snapshots.store.delta.maintenance import merge_small_files, sweep
 from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.delta.table import CHECKPOINT_INTERVAL
@@ -78,6 +78,63 @@ def test_an_updated_table_has_the_version_of_each_writer(place: Place, commits: 
         assert table.has_newer()
         assert update(place, table)
         assert not table.has_newer()
+
+
+def test_a_writer_knows_the_table_that_it_has_written(place: Place) -> None:
+    """It reads nothing back, and what it then says of the table is what a newly opened one says."""
+    handle, rows = Handle(place), pa.table({"n": [0], "text": ["x"]})
+    for step in range(12):
+        append_once(handle, "w", step, lambda _: rows)
+        written = handle.newest()
+        opened = DeltaTable(place.uri)
+        assert written.version() == opened.version()
+        assert written.transaction_version("w") == opened.transaction_version("w") == step
+        if step % 4 == 3:
+            assert sorted(written.file_uris()) == sorted(opened.file_uris())
+            assert written.schema() == opened.schema()
+        if step % 3 == 2:
+            add(place, step, writer="another")
+            assert handle.newest().transaction_version("another") == step
+
+
+def test_own_commits_are_not_read_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit and reading it back take milliseconds of deltalake; captures of many queries have none to spare."""
+    handle = Handle(place)
+    add_with = pa.table({"n": [0], "text": ["x"]})
+    append_once(handle, "w", 0, lambda _: add_with)
+    for name in ("update_incremental", "create_write_transaction"):
+        monkeypatch.setattr(DeltaTable, name, lambda *_, **__: pytest.fail("deltalake was called"))
+    assert append_once(handle, "w", 1, lambda _: add_with) == 0
+    assert append_once(handle, "w", 2, lambda _: add_with) == 1
+    monkeypatch.undo()
+    assert numbers(place) == [0, 0, 0]
+
+
+def test_what_a_writer_lists_is_its_version(place: Place) -> None:
+    """A commit that came after its own is not in it until it looks for newer ones."""
+    handle = Handle(place)
+    add_to = pa.table({"n": [0], "text": ["x"]})
+    append_once(handle, "w", 0, lambda _: add_to)
+    table = handle.newest()
+    append_once(handle, "w", 1, lambda _: add_to)
+    add(place, 7, writer="another")
+    assert (table.version(), len(table.file_uris())) == (2, 2)
+    assert (handle.newest().version(), len(handle.newest().file_uris())) == (3, 3)
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+def test_a_file_made_in_memory_is_like_a_large_one(place: Place, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """The log says the same of both, and their bytes are verified."""
+    table = pa.table({"n": [*range(rows)], "text": ["x"] * rows})
+    (small,) = write_file(place, SCHEMA, table)
+    monkeypatch.setattr("streamstate.snapshots.store.delta.data_files._ROW_GROUP", 1)
+    (large,) = write_file(place, SCHEMA, table)
+    assert (small.statistics, small.rows, small.size) == (large.statistics, large.rows, large.size)
+    assert place.folder is not None
+    assert verified(place, small.path).read_bytes() == verified(place, large.path).read_bytes()
+    files = [place.folder / file.path for file in (small, large)]
+    assert len({file.stat().st_mode for file in files}) == 1
+    assert [*place.folder.glob(".unfinished*")] == []
 
 
 def test_concurrent_writers_append_each_version_once(place: Place) -> None:

@@ -23,8 +23,16 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streamstate.errors import StoreError, worded
 from streamstate.snapshots.store.delta.data_files import DataFile, delete_files, write_file
-from streamstate.snapshots.store.delta.log_checks import check_entries, check_log, entry_of, seal, seal_missing
+from streamstate.snapshots.store.delta.log_checks import (
+    check_entries,
+    check_log,
+    entry_of,
+    seal,
+    seal_entry,
+    seal_missing,
+)
 from streamstate.snapshots.store.delta.object_store import REACHING, plain
+from streamstate.snapshots.store.delta.own_commits import WriterTable
 from streamstate.snapshots.store.delta.place import Place, synced
 from streamstate.snapshots.store.delta.schema import NO_HOOKS, change, complete, created_with, merged
 from streamstate.snapshots.store.delta.table import CHECKPOINT_INTERVAL, Table, gets_checkpoint
@@ -49,7 +57,7 @@ FENCE = "streamstate/fence"
 _RECENT = 256
 
 
-def open_table(place: Place) -> Table | None:
+def open_table(place: Place) -> WriterTable | None:
     """Return a handle on the table's newest version, with its log verified; None if the table does not exist.
 
     Raises:
@@ -60,7 +68,7 @@ def open_table(place: Place) -> Table | None:
         if place.folder is not None and not place.folder.exists():
             return None  # at once: deltalake takes some milliseconds to find that out
         try:
-            table = Table(place)
+            table = WriterTable(place)
         except TableNotFoundError:
             check_log(place)
             return None
@@ -104,9 +112,14 @@ class Handle:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self._table: Table | None = None
+        self._table: WriterTable | None = None
 
-    def newest(self) -> Table:
+    @property
+    def version(self) -> int:
+        """The version as of the last look or commit; −1 before the first."""
+        return -1 if self._table is None else self._table.version()
+
+    def newest(self) -> WriterTable:
         """Return the table at its newest version.
 
         Raises:
@@ -115,7 +128,16 @@ class Handle:
         table = self.if_exists()
         return required(self.place) if table is None else table
 
-    def if_exists(self) -> Table | None:
+    def reopened(self) -> WriterTable:
+        """Return the table, opened anew.
+
+        Raises:
+            DamagedStoreError, StoreError: as :func:`required`.
+        """
+        self._table = required(self.place)
+        return self._table
+
+    def if_exists(self) -> WriterTable | None:
         """Return the table at its newest version; None if it does not exist yet.
 
         Raises:
@@ -130,7 +152,7 @@ class Handle:
         return self._table
 
 
-def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
+def open_or_create(where: Place | Handle, schema: pa.Schema, description: str) -> Table:
     """Return a handle on the table, which is created if it does not exist, even if another process is creating it too.
 
     An existing table gets the columns of the schema that it lacks, null in its rows, and types wide enough for it.
@@ -138,7 +160,9 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
     Raises:
         DamagedStoreError, StoreError: as :func:`open_table`, or a column has no common type with the schema's.
     """
-    table = open_table(place)
+    handle = where if isinstance(where, Handle) else Handle(where)
+    place = handle.place
+    table = handle.if_exists()
     if table is None:
         with _read_errors(place), contextlib.suppress(CommitFailedError):
             DeltaTable.create(
@@ -150,12 +174,12 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
                 storage_options=place.storage_options,
             )
         seal_missing(place)
-        table = required(place)
+        table = handle.reopened()
         if set(schema.names) > set(pa.schema(table.schema().to_arrow()).names):
             with _read_errors(place), contextlib.suppress(CommitFailedError):
                 complete(place, table, schema)
             seal_missing(place)
-            table = required(place)
+            table = handle.reopened()
     for _ in range(_ATTEMPTS):
         now = pa.schema(table.schema().to_arrow())
         target = merged(now, schema, place)
@@ -165,7 +189,7 @@ def open_or_create(place: Place, schema: pa.Schema, description: str) -> Table:
             )
         change(place, table, target)
         seal_missing(place)
-        table = required(place)
+        table = handle.reopened()
     raise StoreError(
         f"The columns of {place} keep changing while they are adapted to the query's state.\n"
         "Do several queries capture into it? Capture again once the others are done."
@@ -267,7 +291,7 @@ def commit_once(
             return committed
 
 
-def empty_commit(place: Place, table: DeltaTable, application: str) -> bool:
+def empty_commit(place: Place, table: WriterTable, application: str) -> bool:
     """Make an empty commit as the table's next version; False if another commit took that version."""
     mark = Transaction(application, table.version() + 1)
     return _commit(place, table, _Work(lambda *_: (), lambda _: (), -1, None, mark))
@@ -286,28 +310,29 @@ class _Work:
     keeps_files: bool = False
     marks: Mapping[str, int] | None = None
 
+    def transactions(self) -> list[Transaction]:
+        return [self.transaction, *(Transaction(name, number) for name, number in (self.marks or {}).items())]
+
     def properties(self) -> CommitProperties:
-        marks = [Transaction(name, number) for name, number in (self.marks or {}).items()]
         return CommitProperties(
-            custom_metadata=self.metadata, app_transactions=[self.transaction, *marks], max_commit_retries=0
+            custom_metadata=self.metadata, app_transactions=self.transactions(), max_commit_retries=0
         )
 
 
-def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
+def _commit(place: Place, table: WriterTable, work: _Work) -> bool:
     """Write files and commit them as the table's next version; False if another commit took that version."""
     files: Sequence[DataFile] = []
     version = table.version() + 1
+    entry: bytes | None = None
     try:
         files = work.write(table, work.committed)
         if files and place.folder is not None:
             synced(place.folder)
-        actions: list[AddAction | RemoveAction] = [
-            *(file.as_action(data_change=work.data_change) for file in files),
-            *work.removes(table),
-        ]
-        table.create_write_transaction(
-            actions, "append", table.schema(), commit_properties=work.properties(), post_commithook_properties=NO_HOOKS
-        )
+        removes = work.removes(table)
+        if table.takes_entries and not removes:
+            entry = table.add_files(files, work.transactions(), work.metadata or {}, data_change=work.data_change)
+        else:
+            _commit_by_deltalake(table, files, removes, work)
     except (DeltaError, OSError) as error:
         # An error does not mean "not committed": a step after the commit may have failed.
         now = required(place)
@@ -318,11 +343,23 @@ def _commit(place: Place, table: DeltaTable, work: _Work) -> bool:
             if failed:
                 raise _failed(place, error) from error
             return False
-    _sync_and_seal(place, version)
+    _sync_and_seal(place, version, entry)
     return True
 
 
-def required(place: Place) -> Table:
+def _commit_by_deltalake(
+    table: WriterTable, files: Sequence[DataFile], removes: Sequence[RemoveAction], work: _Work
+) -> None:
+    actions: list[AddAction | RemoveAction] = [
+        *(file.as_action(data_change=work.data_change) for file in files),
+        *removes,
+    ]
+    table.create_write_transaction(
+        actions, "append", table.schema(), commit_properties=work.properties(), post_commithook_properties=NO_HOOKS
+    )
+
+
+def required(place: Place) -> WriterTable:
     """Return a handle on a table that has to exist.
 
     Raises:
@@ -351,9 +388,13 @@ def _holds(table: DeltaTable, files: Sequence[DataFile]) -> bool:
     return bool(files) and all(file.path in paths for file in files)
 
 
-def _sync_and_seal(place: Place, version: int) -> None:
+def _sync_and_seal(place: Place, version: int, entry: bytes | None) -> None:
+    """Sync and seal a commit's log entry, given its content if that is synced, and write the log checkpoint due."""
     try:
-        seal(place, version)
+        if entry is None:
+            seal(place, version)
+        else:
+            seal_entry(place, version, entry)
         if gets_checkpoint(version):
             table = DeltaTable(place.client_uri, version=version, storage_options=place.storage_options)
             table.create_checkpoint()

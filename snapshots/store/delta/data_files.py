@@ -14,8 +14,9 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"^part-[0-9a-f]{32}-(?P<digest>[0-9a-f]{32})\.parquet$")
 _UNFINISHED = ".unfinished-"
 _CHUNK = 1 << 22
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 # Hashes of path, size, time and inode of the files that were verified; hashes, because a long history has many.
 _sound: set[int] = set()
 _MOST_SOUND = 100_000
@@ -43,6 +45,8 @@ _ROW_GROUP = 128 * 1024
 # Most columns repeat a few values or hardly any. Arrow's default of 1 MiB fills a dictionary with values that it then
 # writes without it: twice the time, and files that are a quarter larger.
 _DICTIONARY = 64 << 10
+# Compressing so few bytes takes longer than writing them, and saves none.
+_TINY = 4 << 10
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,17 @@ class DataFile:
     """Milliseconds since 1970."""
     statistics: str
     """The file's statistics as in Delta's log (JSON)."""
+
+    def as_entry(self, *, data_change: bool = True) -> dict[str, Any]:
+        """Return the action that commits the file, as in Delta's log."""
+        return {
+            "path": self.path,
+            "partitionValues": {},
+            "size": self.size,
+            "modificationTime": self.modified,
+            "dataChange": data_change,
+            "stats": self.statistics,
+        }
 
     def as_action(self, *, data_change: bool = True) -> AddAction:
         """Return the action that commits the file."""
@@ -84,6 +99,7 @@ class DataFileWriter:
         self._name = uuid.uuid4().hex
         self._path: Path | None = None
         self._writer: pq.ParquetWriter | None = None
+        self._metadata: list[pq.FileMetaData] = []
         self._pending: list[pa.Table] = []
 
     def __enter__(self) -> DataFileWriter:
@@ -106,24 +122,74 @@ class DataFileWriter:
         if self._writer is None:
             self._path = self._unfinished()
             self._path.touch(mode=0o600, exist_ok=False)  # it may be in the shared folder for temporary files
-            self._writer = pq.ParquetWriter(
-                self._path, self._schema, compression="zstd", dictionary_pagesize_limit=_DICTIONARY
-            )
-        self._writer.write_table(pa.concat_tables(self._pending), row_group_size=self._row_group)
+            self._writer = self._opened(self._path)
+        self._write_pending(self._writer)
+
+    def _opened(self, to: Path | pa.BufferOutputStream) -> pq.ParquetWriter:
+        is_tiny = sum(piece.nbytes for piece in self._pending) < _TINY
+        return pq.ParquetWriter(
+            to,
+            self._schema,
+            compression="none" if is_tiny else "zstd",
+            dictionary_pagesize_limit=_DICTIONARY,
+            metadata_collector=self._metadata,
+        )
+
+    def _write_pending(self, writer: pq.ParquetWriter) -> None:
+        writer.write_table(pa.concat_tables(self._pending), row_group_size=self._row_group)
         self._pending.clear()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """Complete the file; after an error, leave nothing behind."""
+        if error is None and self._writer is None and self._pending:
+            self._write_at_once()
+            return
         try:
             if error is None:
                 self._flush()
             if self._writer is not None:
                 self._writer.close()
             if error is None and self._path is not None:
-                self.file = _published(self._place, self._path, self._name)
+                self.file = self._published(self._path)
         finally:
             if self._path is not None:
                 self._path.unlink(missing_ok=True)
+
+    def _write_at_once(self) -> None:
+        """Make the whole file in memory, where its statistics and its digest cost no reading."""
+        memory = pa.BufferOutputStream()
+        with self._opened(memory) as writer:
+            self._write_pending(writer)
+        content = memory.getvalue()
+        final = self._final(xxhash.xxh3_128(content).hexdigest())
+        if self._place.folder is None:
+            with self._place.filesystem().open_output_stream(final) as out:
+                out.write(content)
+            modified = time.time_ns()
+        else:
+            modified = _write_file(self._place.folder, str(self._unfinished()), content, final)
+        self.file = self._described(final, content.size, modified)
+
+    def _published(self, written: Path) -> DataFile:
+        """Name the file after its digest, sync it and move it into the table."""
+        synced(written)
+        found = written.stat()
+        final = self._final(_digest(written))
+        if self._place.folder is not None:
+            with contextlib.suppress(PermissionError):  # file systems without modes
+                written.chmod(_mode(self._place.folder))
+            written.rename(self._place.folder / final)
+        else:
+            with self._place.filesystem().open_output_stream(final) as out, written.open("rb") as file:
+                shutil.copyfileobj(file, out, _CHUNK)
+        return self._described(final, found.st_size, found.st_mtime_ns)
+
+    def _final(self, digest: str) -> str:
+        return f"part-{self._name}-{digest}.parquet"
+
+    def _described(self, final: str, size: int, modified: int) -> DataFile:
+        statistics, rows = _statistics(self._metadata[0])
+        return DataFile(final, size, rows, modified // 1_000_000, statistics)
 
     def _unfinished(self) -> Path:
         folder = self._place.folder
@@ -218,20 +284,43 @@ def verified(place: Place, path: str, size: int | None = None) -> Path:
     return local
 
 
-def _published(place: Place, written: Path, name: str) -> DataFile:
-    """Name the file after its digest, sync it and move it into the table."""
-    statistics, rows = _statistics(pq.read_metadata(written))
-    synced(written)
-    found = written.stat()
-    final = f"part-{name}-{_digest(written)}.parquet"
-    if place.folder is not None:
-        with contextlib.suppress(PermissionError):  # file systems without modes
-            written.chmod(0o600 | place.folder.stat().st_mode & 0o666)  # readable for those who can read the folder
-        written.rename(place.folder / final)
-    else:
-        with place.filesystem().open_output_stream(final) as out, written.open("rb") as file:
-            shutil.copyfileobj(file, out, _CHUNK)
-    return DataFile(final, found.st_size, rows, found.st_mtime_ns // 1_000_000, statistics)
+@contextlib.contextmanager
+def new_file(path: str, content: bytes | pa.Buffer, mode: int = 0o666) -> Iterator[int]:
+    """Write a new file, in as few calls as that takes, and yield its descriptor."""
+    descriptor = os.open(path, _NEW, mode)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _write_file(folder: Path, unfinished: str, content: pa.Buffer, final: str) -> int:
+    """Write and sync a file of a table's folder, and return the time of that in nanoseconds since 1970.
+
+    It gets its name before it is synced, which saves a commit of the file system's journal. Until a log entry names it,
+    it does not matter if a power loss leaves it incomplete.
+    """
+    path = unfinished
+    try:
+        with new_file(path, content, 0o600) as file:
+            with contextlib.suppress(PermissionError):  # file systems without modes
+                os.chmod(path, _mode(folder))  # noqa: PTH101 (a Path for each call takes as long as the call)
+            os.rename(path, f"{folder}/{final}")  # noqa: PTH104
+            path = f"{folder}/{final}"
+            os.fsync(file)
+            return os.fstat(file).st_mtime_ns
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108
+        raise
+
+
+def _mode(folder: Path) -> int:
+    """Return the mode of a folder's data files: who can read the folder can read them."""
+    return 0o600 | os.stat(folder).st_mode & 0o666  # noqa: PTH116
 
 
 def _digest(path: Path) -> str:

@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from streamstate.errors import DamagedStoreError
-from streamstate.snapshots.store.delta.data_files import delete_files
+from streamstate.snapshots.store.delta.data_files import delete_files, new_file
 from streamstate.snapshots.store.delta.place import LOG, Place, synced
 
 _MAGIC = b"crc\0"
@@ -89,6 +89,14 @@ def seal(place: Place, version: int, *, checkpoint: bool = False) -> None:
     synced(log)
 
 
+def seal_entry(place: Place, version: int, content: bytes) -> None:
+    """Write the checksum file of a version's log entry, which is synced, and sync the log's folder."""
+    if place.folder is None:
+        return
+    _write_seal(entry_of(place.folder, version), content)
+    synced(place.folder / LOG)
+
+
 def shorten(place: Place, kept: timedelta, newest: int) -> int:
     """Remove the log entries that no version of the last while is read from; returns how many files were removed.
 
@@ -138,13 +146,19 @@ def _seal_file(path: Path) -> None:
     if not path.stat().st_size:
         return  # an entry truncated by a power loss; its commit was never reported
     synced(path)
-    seal = path.with_name(_seal_name(path.name))
-    writing = seal.with_name(f"{seal.name}.{uuid.uuid4().hex}.tmp")
+    _write_seal(path, path.read_bytes())
+
+
+def _write_seal(path: Path, content: bytes) -> None:
+    seal = f"{path.parent}/{_seal_name(path.name)}"
+    writing = f"{seal}.{uuid.uuid4().hex}.tmp"
     try:
-        writing.write_bytes(_checksums(path.read_bytes()))
-        writing.rename(seal)
-    finally:
-        writing.unlink(missing_ok=True)
+        with new_file(writing, _checksums(content)):
+            pass
+        os.replace(writing, seal)  # noqa: PTH105 (a Path for each call takes as long as the call)
+    except BaseException:
+        Path(writing).unlink(missing_ok=True)
+        raise
 
 
 def _check_file(path: Path, *, sealed: bool) -> None:

@@ -23,7 +23,15 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
-from streamstate.snapshots.store.delta.commits import FENCE, commit_once, empty_commit, open_table, remembered, required
+from streamstate.snapshots.store.delta.commits import (
+    FENCE,
+    Handle,
+    commit_once,
+    empty_commit,
+    open_table,
+    remembered,
+    required,
+)
 from streamstate.snapshots.store.delta.data_files import DataFile, DataFileWriter, delete_files, is_ours
 from streamstate.snapshots.store.delta.log_checks import seal_missing, shorten
 from streamstate.snapshots.store.delta.place import LOG, Place
@@ -172,21 +180,22 @@ def _worth_merging(version: TableVersion, by: str, merging: Merging) -> list[Com
     return chosen[::-1] if len(chosen) >= _MANY or (len(chosen) > 1 and enough(rows, size)) else []
 
 
-def sweep(place: Place, grace: timedelta | None = None) -> list[str]:
+def sweep(where: Place | Handle, grace: timedelta | None = None) -> list[str]:
     """Remove files that no version holds, files that left the table before the grace period, and old log entries.
 
     Opening a table lists its log. So entries are kept only as long as the log names the files that left the table: what
     an older version was read from is gone by then.
 
     Args:
-        place: the table; if it does not exist, nothing is done.
+        where: the table; if it does not exist, nothing is done.
         grace: how long a file that left the table is kept for its readers, in whole hours; by default an hour, or as
             long as retention asked for.
 
     Returns:
         The removed data files.
     """
-    table = open_table(place)
+    handle = where if isinstance(where, Handle) else Handle(where)
+    place, table = handle.place, handle.if_exists()
     if table is None:
         return []
     seal_missing(place)
@@ -194,7 +203,7 @@ def sweep(place: Place, grace: timedelta | None = None) -> list[str]:
     shorten(place, remembered(table), table.version())
     grace = remembered(table) - timedelta(hours=1) if grace is None else grace
     found = _files(place)
-    if not found - _held(table, grace) or not empty_commit(place, table, FENCE):
+    if not found - _current(table) or not found - _held(table, grace) or not empty_commit(place, table, FENCE):
         return []
     removed = sorted(found - _held(required(place), grace))
     delete_files(place, removed)
@@ -225,8 +234,11 @@ def _files(place: Place) -> set[str]:
 
 def _held(table: DeltaTable, grace: timedelta) -> set[str]:
     """Return files of the newest version, and those that left it within the grace period."""
-    current = {uri.rsplit("/", 1)[-1] for uri in table.file_uris()}
-    return current | (_left(table, timedelta(0)) - _left(table, grace))
+    return _current(table) | (_left(table, timedelta(0)) - _left(table, grace))
+
+
+def _current(table: DeltaTable) -> set[str]:
+    return {uri.rsplit("/", 1)[-1] for uri in table.file_uris()}
 
 
 def _left(table: DeltaTable, ago: timedelta) -> set[str]:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ class Place:
         """The URI as deltalake takes it."""
         return self.uri if self.folder is not None else quoted_uri(self.uri)
 
-    @property
+    @cached_property
     def folder(self) -> Path | None:
         """The table's folder; None if it is not on the local disk."""
         return local_path(self.uri)
