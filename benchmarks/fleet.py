@@ -44,10 +44,13 @@ def fleet(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:
         threading.Event().wait(_IDLE)
         share = (_cpu(process) - before) / (time.monotonic() - began)
         yield bounded("share of a core, idle", "streamstate follow", 100 * share, 15, runs=1, setting=setting, unit="%")
+        before = _cpu(process)
         committed = _commit_within_a_second(recorded, paths)
         lags = sorted(captured(name) - at for name, at in committed.items())
         for name, lag, bound in (("median", statistics.median(lags), 2.0), ("slowest", lags[-1], 6.0)):
             yield bounded("commit to captured, all within a second", name, lag, bound, runs=len(lags), setting=setting)
+        spent = (_cpu(process) - before) / len(lags)
+        yield bounded("processor time of an epoch", "streamstate follow", spent, 0.010, runs=len(lags), setting=setting)
         memory = process.memory_info().rss
         yield bounded("memory of the follower", "resident", memory, 600 * 2**20, runs=1, setting=setting, unit="B")
     store = ss.open_store(folder / "store")

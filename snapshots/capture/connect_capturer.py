@@ -38,6 +38,11 @@ class ConnectCapturer(Capturer):
         finally:
             self.manifest.refresh()
 
+    def make_ready(self) -> None:
+        """Prepare for the next pass, as :meth:`Capturer.make_ready` does, unless the worker makes it."""
+        if not self.in_worker:
+            super().make_ready()
+
     def tidy(self) -> None:
         """Tidy, as :meth:`Capturer.tidy` does, where the passes are made."""
         if self._kept is None:

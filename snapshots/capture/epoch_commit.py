@@ -201,6 +201,15 @@ class Capturer:
             self._released_at = None
         return self._planner.behind()
 
+    def make_ready(self) -> None:
+        """Read what the next pass needs of the store, before there is an epoch to capture."""
+        entries = self.manifest.entries
+        if not entries or not entries[-1].captured:
+            return
+        with self.checkpoint.read_once(), self._store_errors():
+            for table, capture in self._table_captures(entries[-1].epoch).items():
+                capture.make_ready(self._position(table))
+
     def release(self) -> None:
         """Free the memory that is held for the next pass, which then reads from the store again."""
         if self.manifest.newest is not None:
@@ -282,7 +291,7 @@ class Capturer:
         self._feed.begin_pass()
         tables: dict[int, dict[str, TableEntry]] = {epoch: {} for epoch in plan.epochs}
         for table, capture in self._table_captures(plan.epochs[-1]).items():
-            for epoch, entry in capture.advance(plan.epochs, self._position(table, plan)).items():
+            for epoch, entry in capture.advance(plan.epochs, self._position(table, restarts=plan.restarts)).items():
                 tables[epoch][table] = entry
         return tables
 
@@ -298,10 +307,10 @@ class Capturer:
                 )
         return {source.table: self._tables[source.table] for source in sources}
 
-    def _position(self, table: str, plan: PassPlan) -> LogPosition:
+    def _position(self, table: str, *, restarts: bool = False) -> LogPosition:
         entries = self.manifest.entries
-        if not entries or plan.restarts:
-            return LogPosition(None, None, plan.restarts)
+        if not entries or restarts:
+            return LogPosition(None, None, restarts)
         return LogPosition(entries[-1].epoch, entries[-1].tables.get(table), counts=TableCounts(entries, table))
 
     @property

@@ -34,8 +34,8 @@ OnFleetPass: TypeAlias = "Callable[[str, CaptureReport | Exception], object]"
 
 # How often to look for new checkpoints, and to try those again that could not be captured.
 _LOOK_SECONDS = 60.0
-# Passes wait for the disk about as long as they compute.
-_THREADS = 4
+# Passes wait for the disk several times as long as they compute.
+_THREADS = 12
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class Fleet:
         )
         self._on_pass = on_pass or (lambda _name, _outcome: None)
         self._captures = dict[str, Capture]()
+        self._paths = dict[str, str]()
         self._refused = dict[str, Exception]()
         self._error: Exception | None = None
         self._ending = False
@@ -115,7 +116,8 @@ class Fleet:
     def behind(self, name: str) -> int:
         """Return how many committed epochs of a query are not captured yet."""
         with self._lock:
-            return next((known.status.behind for known in self._captures.values() if known.name == name), 0)
+            capture = self._captures.get(self._paths.get(name, ""))
+        return 0 if capture is None else capture.status.behind
 
     @property
     def failed(self) -> dict[str, str]:
@@ -253,6 +255,7 @@ class Fleet:
         with self._lock:
             if not self._ending:
                 self._refused.pop(path, None)
+                self._paths[capturer.name] = path
                 report = partial(self._on_pass, capturer.name)
                 self._captures[path] = Capture(capturer, self._interval, None, report, threads=self._threads)
 

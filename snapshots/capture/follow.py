@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import time
@@ -238,7 +239,7 @@ class Capture:
         self._on_pass = on_pass or (lambda _outcome: None)
         self._pass_began = self._tidied = -float("inf")
         self._untidy = 0
-        self._incomplete = self._idle = False
+        self._incomplete = self._idle = self._ready = False
         self._status = CaptureStatus(capturer.name, "waiting")
         self._changed = threading.Condition()
         self._ending = threading.Event()
@@ -401,6 +402,7 @@ class Capture:
             return self._retry
         self._retry = 0.0
         self._tidy_if_due()
+        self._make_ready()
         return self._pause()
 
     def _pause(self) -> float:
@@ -438,7 +440,7 @@ class Capture:
         self._capturer, self._next = self._next, None
         self._log = CommitLogTime(self._capturer.checkpoint)
         self._untidy = 0
-        self._incomplete = self._idle = False
+        self._incomplete = self._idle = self._ready = False
         with self._changed:
             self._status = CaptureStatus(self._capturer.name, "waiting")
             self._changed.notify_all()
@@ -466,6 +468,13 @@ class Capture:
         except Exception as error:  # noqa: BLE001 (shown in the status; the query may still run)
             self._update(error=_summary(error))
             return False
+
+    def _make_ready(self) -> None:
+        """Prepare for the first pass while no epoch waits; what fails here is reported by that pass."""
+        if self._idle and not self._ready:
+            with contextlib.suppress(Exception):
+                self._capturer.make_ready()
+            self._ready = True
 
     def _tidy_if_due(self) -> None:
         """Tidy now and then, and at once if a keyframe is due: later it would hold up an epoch."""

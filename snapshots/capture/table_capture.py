@@ -83,6 +83,12 @@ class TableCapture:
         self._most_changes = max(entry.changes for entry in entries.values())
         return entries
 
+    def make_ready(self, position: LogPosition) -> None:
+        """Find what :meth:`advance` needs to know of the log, from which it will go on at a position."""
+        if self._epoch is None and position.entry is not None:
+            self._resume(position)
+            self._epoch = position.epoch
+
     def tidy(self, epoch: int, entry: TableEntry) -> None:
         """Write the newest epoch's keyframe if it is due, and merge small files."""
         if self._epoch == epoch and self._rule.due:
@@ -211,7 +217,7 @@ class TableCapture:
         if position.counts is not None:
             marked = None if keyframe is None else marked_rows(self.log.handle.newest(), keyframe)
             self._rule = KeyframeRule.after(keyframe, position.counts, marked)
-        sweep(self.log.place)
+        sweep(self.log.handle)
 
     def _with_keyframe(self, epoch: int, entry: TableEntry, position: LogPosition) -> TableEntry:
         """Return the entry of the newest epoch, with the rows of its keyframe, which is written if it is due.

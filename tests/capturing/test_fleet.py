@@ -18,6 +18,8 @@ from streamstate.snapshots.capture import follow
 from streamstate.snapshots.capture.epoch_commit import CaptureReport
 from streamstate.snapshots.capture.fleet import Fleet
 from streamstate.snapshots.capture.shared_threads import SharedThreads
+from streamstate.snapshots.store.delta import commits
+from streamstate.snapshots.store.delta.place import Place
 
 ALL = [0, 1, 2, 3, 4]
 
@@ -88,7 +90,7 @@ def test_the_number_of_threads_does_not_depend_on_that_of_queries(recorded: Path
     for many in (2, 20):
         copies(recorded, tmp_path / str(many), [f"q{number}" for number in range(many)])
         fleet = ss.checkpoints(tmp_path / str(many)).follow(tmp_path / f"store{many}", verify="never")
-        assert len(set(capture_threads()) - before) == 4
+        assert len(set(capture_threads()) - before) == 12
         fleet.wait(timeout=60)
         assert {status.epoch for status in fleet.status.values()} == {4}
         fleet.stop()
@@ -125,6 +127,27 @@ def test_new_epochs_and_new_checkpoints_are_taken_up(recorded: Path, tmp_path: P
         fleet.stop()
     assert any(name == str(bad) and isinstance(outcome, Exception) for name, outcome in outcomes)
     assert {name for name, outcome in outcomes if isinstance(outcome, CaptureReport)} == {"bad", "later", "one"}
+    assert ss.open_store(tmp_path / "store")["one"].captured() == [0, 1, 2, 3]
+
+
+def test_the_first_epoch_after_a_start_opens_no_table(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While no epoch waits, a capture reads what the next one needs of the store."""
+    (path,) = copies(recorded, tmp_path / "root", ["one"], committed=3)
+    ss.checkpoints(tmp_path / "root").capture(tmp_path / "store", verify="never")
+    fleet = ss.checkpoints(tmp_path / "root").follow(tmp_path / "store", verify="never")
+    try:
+        (capture,) = fleet.captures
+        until(lambda: capture._ready)
+        opened: list[Place] = []
+        monkeypatch.setattr(commits, "open_table", opened.append)
+        commit(recorded, path, 3)
+        capture.wait(3, timeout=60)
+        assert opened == []
+    finally:
+        monkeypatch.undo()
+        fleet.stop()
     assert ss.open_store(tmp_path / "store")["one"].captured() == [0, 1, 2, 3]
 
 
