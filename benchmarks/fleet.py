@@ -57,7 +57,7 @@ def fleet(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:
         for name, lag, bound in (("median", statistics.median(lags), 2.0), ("slowest", lags[-1], 6.0)):
             yield bounded("commit to captured, all within a second", name, lag, bound, runs=len(lags), setting=setting)
         spent = (_cpu(process) - before) / len(lags)
-        yield bounded("processor time of an epoch", "streamstate follow", spent, 0.008, runs=len(lags), setting=setting)
+        yield bounded("processor time of an epoch", "streamstate follow", spent, 0.010, runs=len(lags), setting=setting)
         memory = process.memory_info().rss
         yield bounded("memory of the follower", "resident", memory, 600 * 2**20, runs=1, setting=setting, unit="B")
     took_of = [_overviews(folder / "store") for _ in range(_RUNS)]
