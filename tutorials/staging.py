@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from deltalake import DeltaTable
-
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.store.delta.own_commits import WriterTable
 from streamstate.tutorials.data import file_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from streamstate.snapshots.store.delta.data_files import DataFile
 
 
 class Arrivals:
@@ -76,7 +77,7 @@ class PowerCutError(BaseException):
 
 @contextmanager
 def power_cut(*, after: int) -> Iterator[None]:
-    """Let a number of commits of rows to Delta tables succeed, then abort the block.
+    """Let a number of commits of rows to Delta tables on the local disk succeed, then abort the block.
 
     The block ends where the next commit would begin; only Python's own cleanup still runs. A block with fewer commits
     ends as usual.
@@ -84,17 +85,18 @@ def power_cut(*, after: int) -> Iterator[None]:
     Args:
         after: how many commits succeed.
     """
-    commit = DeltaTable.create_write_transaction
+    commit = WriterTable.add_files
     done = 0
 
-    def commit_or_end(table: DeltaTable, actions: Sequence[Any], *args: Any, **options: Any) -> None:
+    def commit_or_end(table: WriterTable, files: Sequence[DataFile], *args: Any, **options: Any) -> bytes:
         nonlocal done
-        if actions and done == after:
+        if files and done == after:
             raise PowerCutError
-        commit(table, list(actions), *args, **options)
-        done += bool(actions)
+        entry = commit(table, files, *args, **options)
+        done += bool(files)
+        return entry
 
-    with patch.object(DeltaTable, "create_write_transaction", commit_or_end), suppress(PowerCutError):
+    with patch.object(WriterTable, "add_files", commit_or_end), suppress(PowerCutError):
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import time
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 from streamstate.errors import StoreError
 from streamstate.snapshots.store.delta.log_checks import entry_name
 from streamstate.snapshots.store.delta.place import LOG, Place
-from streamstate.snapshots.store.delta.size import Size, size_of
+from streamstate.snapshots.store.delta.size import SIZE, Size, size_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -23,6 +24,9 @@ _FEW = 10
 
 LONG_AGO = 3600
 """After so many seconds without a look at a table, the entries since may have been removed (see ``maintenance``)."""
+
+# Errors of an entry that is not as streamstate writes them: then deltalake reads it.
+_UNEXPECTED = (OSError, ValueError, LookupError, AttributeError, TypeError, StopIteration, RecursionError)
 
 CHECKPOINT_INTERVAL = 20
 """Versions between two log checkpoints: what opening a table reads of its log."""
@@ -84,7 +88,7 @@ class Table(DeltaTable):
     def size(self) -> Size:
         """Return the size of this version's data files, computed once per version."""
         if self._size is None or self._size[0] != self.version():
-            self._size = self.version(), size_of(self)
+            self._size = self.version(), self._kept_size() or size_of(self)
         return self._size[1]
 
     def has_size(self, version: int, size: Size) -> None:
@@ -131,8 +135,25 @@ class Table(DeltaTable):
             self._versions.clear()
             self._versions_at = self.version()
         if app_id not in self._versions:
-            self._versions[app_id] = super().transaction_version(app_id)
+            recent = self._recently_committed()
+            self._versions[app_id] = recent[app_id] if app_id in recent else super().transaction_version(app_id)
         return self._versions[app_id]
+
+    def _recently_committed(self) -> dict[str, int]:
+        """Return the versions of applications that the newest entries set, as far as they are quick to read."""
+        found: dict[str, int] = {}
+        with contextlib.suppress(*_UNEXPECTED):
+            if self._place.folder is not None:
+                for version in (self.version() - 1, self.version()):
+                    found |= self._committed(version)
+        return found
+
+    def _kept_size(self) -> Size | None:
+        """Return the size that this version's commit keeps; None if it keeps none, or is not quick to read."""
+        with contextlib.suppress(*_UNEXPECTED):
+            if self._place.folder is not None:
+                return Size.from_json(next(self._actions(self.version(), "commitInfo"))[SIZE])
+        return None
 
     def _follow(self, before: int) -> None:
         """Update the cached versions from the entries after a version."""
@@ -141,7 +162,7 @@ class Table(DeltaTable):
         try:
             added = range(before + 1, self.version() + 1)
             committed = [pair for version in added for pair in self._committed(version)]
-        except (OSError, ValueError, LookupError, AttributeError):
+        except _UNEXPECTED:
             return  # an unexpected entry: the next lookup goes to deltalake
         self._versions |= {app: version for app, version in committed if app in self._versions}
         self._versions_at = self.version()
