@@ -135,7 +135,8 @@ class _Checking:
         conf = {} if planned is None else planned.conf
         yield from version_findings(self.spark, conf, self.recorded)
         yield from pinned_findings(self.spark, conf)
-        sources = list(source_findings(frame, self.checkpoint, self.epoch))
+        topics = {} if self.recorded is None else self.recorded.topics
+        sources = list(source_findings(frame, self.checkpoint, self.epoch, topics))
         yield from sources
         refusals = mode_refusals(frame)
         if refusals[self.mode]:

@@ -29,8 +29,16 @@ _SKIPS = "Spark continues without them, because failOnDataLoss is false."
 _LOST_ADVICE = "Start over with another checkpoint; or set failOnDataLoss to false, if the state may lack them."
 
 
-def kafka_findings(jvm: Any, leaf: Any, place: int, offset: str) -> Iterator[Finding]:
-    """Yield what is different about the topics of a source that has an offset in the checkpoint."""
+def kafka_findings(jvm: Any, leaf: Any, place: int, offset: str, ids: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what is different about the topics of a source that has an offset in the checkpoint.
+
+    Args:
+        jvm: Spark's JVM.
+        leaf: the source in the plan of the code.
+        place: its place among the sources.
+        offset: its offset in the checkpoint.
+        ids: the ids that its topics had, as far as they are known.
+    """
     try:
         names = subscribed(jvm, leaf)
         found = topics(jvm, leaf, {*names, *(kafka_topics(offset) or {})})
@@ -38,11 +46,12 @@ def kafka_findings(jvm: Any, leaf: Any, place: int, offset: str) -> Iterator[Fin
         change, advice = no_answer(leaf, error).split("\n")
         yield Finding("source_unreachable", change, "Spark does not start.", advice)
         return
-    source = _Source(place, leaf, names, found, kafka_topics(offset) or {})
+    source = _Source(place, leaf, names, found, kafka_topics(offset) or {}, ids)
     yield from source.missing()
     yield from source.unread()
     yield from source.added(assigned(leaf))
     yield from source.lost()
+    yield from source.created_again()
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,8 @@ class _Source:
     found: Mapping[str, Topic | None]
     """The topics of the broker, those of the checkpoint included."""
     offsets: Mapping[str, Mapping[str, int]]
+    ids: Mapping[str, str]
+    """The ids that the topics had, as far as they are known."""
 
     def missing(self) -> Iterator[Finding]:
         """Topics that do not exist."""
@@ -112,6 +123,18 @@ class _Source:
             yield Finding("records_lost", change, _FAILS, _LOST_ADVICE)
         else:
             yield Finding("records_skipped", change, _SKIPS, "If the state may lack them, nothing.")
+
+    def created_again(self) -> Iterator[Finding]:
+        """Topics that are others of the same names, and have records at the checkpoint's offsets."""
+        others = []
+        for name in self.names:
+            topic, partitions = self.found[name], self.offsets.get(name, {})
+            if topic is not None and self.ids.get(name, topic.id) != topic.id:
+                others += [name] * all(topic.end.get(int(part), -1) >= at for part, at in partitions.items())
+        if others:
+            change = f"Source {self.place} reads {choices(others)}, which was deleted and created again."
+            effect = "Spark goes on at the checkpoint's offsets, which mean other records now."
+            yield Finding("topics", change, effect, "Start over with another checkpoint, to read the new topic whole.")
 
 
 def _gone_since(found: Mapping[str, Topic | None], offsets: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

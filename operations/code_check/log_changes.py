@@ -39,8 +39,10 @@ _TIME_ZONE = "spark.sql.session.timeZone"
 _PINNED = "The checkpoint pins it: the session's value has no effect."
 
 
-def source_findings(frame: DataFrame, checkpoint: CheckpointFiles, epoch: int) -> Iterator[Finding]:
-    """Yield the differences between the sources."""
+def source_findings(
+    frame: DataFrame, checkpoint: CheckpointFiles, epoch: int, topics: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the differences between the sources; ``topics`` are the known ids of Kafka's topics at the epoch."""
     found, planned = sources_of(frame), checkpoint.planned(epoch)
     if found is None or planned is None:
         return
@@ -57,7 +59,7 @@ def source_findings(frame: DataFrame, checkpoint: CheckpointFiles, epoch: int) -
         )
         return
     for source, place in zip(found, places, strict=True):
-        yield from _of_one(frame, source, place, planned, checkpoint)
+        yield from _of_one(frame, source, place, planned, checkpoint, topics=topics)
 
 
 def _named(found: Sequence[QuerySource], planned: PlannedEpoch) -> Iterator[Finding]:
@@ -69,7 +71,13 @@ def _named(found: Sequence[QuerySource], planned: PlannedEpoch) -> Iterator[Find
 
 
 def _of_one(
-    frame: DataFrame, source: QuerySource, place: int, planned: PlannedEpoch, checkpoint: CheckpointFiles
+    frame: DataFrame,
+    source: QuerySource,
+    place: int,
+    planned: PlannedEpoch,
+    checkpoint: CheckpointFiles,
+    *,
+    topics: Mapping[str, str],
 ) -> Iterator[Finding]:
     offset = planned.offsets[place]
     if offset is None:
@@ -83,7 +91,7 @@ def _of_one(
     elif batch is not None:
         yield from _moved_files(source, place, planned.logs[place], batch, checkpoint)
     elif source.kafka is not None:
-        yield from kafka_findings(frame.sparkSession._jvm, source.kafka, place, offset)
+        yield from kafka_findings(frame.sparkSession._jvm, source.kafka, place, offset, topics)
 
 
 def _moved_files(

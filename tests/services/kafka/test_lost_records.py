@@ -135,6 +135,8 @@ def test_a_topic_that_was_created_again_has_other_records(
         query.checkpoint.fork(folder / "again-fork", at=0).step(query.build)
     report = query.checkpoint.check(query.build, store=query.store, replay=1)
     assert [finding.kind for finding in report.findings if another in finding.change] == ["input_gone"]
+    goes_on = next(finding for finding in report.findings if finding.kind == "topics")
+    assert goes_on.change == "Source 0 reads again, which was deleted and created again."
     monkeypatch.setattr(plan_table, "_layouts", {})  # as in another process
     with pytest.raises(NotReplayableError, match=another):
         query.checkpoint.replay(query.build, epochs=(1, 1), store=query.store, name="replayed")
