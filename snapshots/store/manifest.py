@@ -78,7 +78,7 @@ class Manifest:
             self._make()
             stood = commit_once(self._handle, application, entries[-1].epoch, write, metadata=metadata)
             written = after if stood < entries[-1].epoch else None
-            if written is not None and self._handle.version == self._version + 1:
+            if written is not None and self._handle.newest().version() == self._version + 1:
                 # Nothing was committed in between, so that the rows need not be read back.
                 self.entries = written.unmade()
                 self._version += 1

@@ -197,7 +197,7 @@ def test_the_changes_cover_the_kinds() -> None:
         "query_unsupported", "nullability", "refused_by_spark", "replay_failed", "replay_differs", "replay_shorter",
         "topics", "spark_version", "no_recorded_plan", "variable_added", "setting_pinned", "damaged",
         "damaged_unread", "state_unchecked", "input_gone", "source_unreachable", "topics_missing", "topics_lost",
-        "records_lost", "records_skipped", "unfinished",
+        "records_lost", "records_skipped", "unfinished", "input_uncertain",
     }  # fmt: skip
     assert KINDS.keys() - covered == elsewhere
     assert len(CHANGES) >= 40

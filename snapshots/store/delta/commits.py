@@ -119,11 +119,6 @@ class Handle:
         self.place = place
         self._table: WriterTable | None = None
 
-    @property
-    def version(self) -> int:
-        """The version as of the last look or commit; −1 before the first."""
-        return -1 if self._table is None else self._table.version()
-
     def newest(self) -> WriterTable:
         """Return the table at its newest version.
 
