@@ -42,9 +42,9 @@ def test_ls_lists_queries(store: str, rows: Any) -> None:
     committed_at = "2026-01-01T00:03:00+00:00"
     newest = {"newest": 3, "committed_at": committed_at, "rows": {"op0": 2}}
     assert query.pop("bytes") > 0
-    facts = {"changes": 1, "behind": None, "watermark": None, "version": None, "replaced_by": None}
-    facts |= {"checkpoint": "checkpoint", "problem": None}
-    assert query == {"query": "q", "epochs": 3, "gaps": 1, **newest, **facts}
+    facts = {"changes": 1, "checkpoint": "checkpoint"}
+    empty = dict.fromkeys(("behind", "watermark", "version", "replaced_by", "problem"))
+    assert query == {"query": "q", "epochs": 3, "gaps": 1, **newest, **facts, **empty}
 
 
 def test_ls_lists_epochs_as_the_history_does(store: str, rows: Any) -> None:
