@@ -19,7 +19,7 @@ from streamstate.snapshots.capture.follow import Capture, CaptureStatus
 from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
 from streamstate.snapshots.capture.shared_threads import SharedThreads
 from streamstate.snapshots.checkpoint.default_names import distinct_default_names
-from streamstate.snapshots.checkpoint.filesystem import location
+from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.store.delta.maintenance import merge_small_files, sweep
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.registry import Branch, NewQuery, check_store, register_all
@@ -34,8 +34,10 @@ OnFleetPass: TypeAlias = "Callable[[str, CaptureReport | Exception], object]"
 
 # How often to look for new checkpoints, and to try those again that could not be captured.
 _LOOK_SECONDS = 60.0
-# Passes wait for the disk several times as long as they compute.
-_THREADS = 12
+# On the local disk passes compute most of the time, one at a time: more threads would only take turns more often.
+_THREADS = 2
+# Those that read from or write to an object store wait.
+_REMOTE_THREADS = 12
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class Fleet:
         self._lock = threading.RLock()
         paths = self._found()
         known = check_store(self._layout)  # raises here if the path cannot be a store
-        self._threads = SharedThreads("streamstate-captures", _THREADS)
+        is_local = all(local_path(path) is not None for path in (self._layout.root, *paths))
+        self._threads = SharedThreads("streamstate-captures", _THREADS if is_local else _REMOTE_THREADS)
         try:
             self._take_up(paths, known)
         except BaseException:
