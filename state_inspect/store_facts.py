@@ -65,7 +65,7 @@ class _KnownTable:
 
 @dataclass
 class KnownFacts:
-    """What has been read of a store's queries, to be read again only where it has changed."""
+    """Facts that have been read of a store's queries, to be read again only where they have changed."""
 
     lineage: Lineage | None = None
     queries: dict[str, tuple[object, QueryFacts]] = field(default_factory=dict)

@@ -106,7 +106,7 @@ class _AuditRun:
     keep: bool
     store: Layout | None
     doubts: dict[int, str] = field(default_factory=dict)
-    """Why epochs may have read fewer records than the original, by epoch."""
+    """The reasons for which epochs may have read fewer records than the original, by epoch."""
 
     def replay(self, number: int, partitions: int, recorded: int) -> AuditedReplay:
         """Run one replay, up to where it diverges."""

@@ -65,7 +65,7 @@ class CompletedEpoch:
     execution: Any = None
     """Spark's own object of it; see :mod:`streamstate.snapshots.spark.plan_graph`."""
     doubt: str | None = None
-    """Why its input may not be all that the original read; None if it is."""
+    """The reason for which its input may not be all that the original read; None if it is."""
 
 
 def original_of(checkpoint: str, original: str | os.PathLike[str] | None, spark: SparkSession | None) -> str:

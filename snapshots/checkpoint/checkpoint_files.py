@@ -429,7 +429,7 @@ class CheckpointFiles(os.PathLike[str]):
 
     @property
     def _reads_once(self) -> dict[tuple[str, str], Any] | None:
-        """What this thread has read within :meth:`read_once`; None outside."""
+        """The files that this thread has read within :meth:`read_once`; None outside."""
         known: dict[tuple[str, str], Any] | None = getattr(self._known, "results", None)
         return known
 

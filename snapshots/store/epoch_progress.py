@@ -57,7 +57,7 @@ class EpochProgress:
 
 @dataclass(frozen=True)
 class Standstill:
-    """How long the watermark has not moved."""
+    """The time for which the watermark has not moved."""
 
     since: int | None
     """The epoch that moved it last; None if there is no watermark yet."""

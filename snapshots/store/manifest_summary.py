@@ -1,4 +1,4 @@
-"""What an overview shows of a manifest, so that it need not be read.
+"""The part of a manifest that an overview shows, so that the manifest need not be read.
 
 A summary follows from the manifest's entries alone. Each commit of the manifest keeps the one of the version that it
 makes, in its own log entry: there is no summary without its version, and none outlives it.
@@ -69,7 +69,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class ManifestSummary:
-    """What an overview shows of a manifest."""
+    """The part of a manifest that an overview shows."""
 
     epochs: int = 0
     """The number of epochs, captured or not."""

@@ -29,7 +29,7 @@ ENDS = {
     ],
 )
 def test_an_epoch_is_gone_if_its_first_record_is(first: dict[int, int], gone: object) -> None:
-    """What lies before the start of the query does not matter, and what an epoch after a gap read is not known."""
+    """Offsets before the start of the query do not matter, and those that an epoch after a gap read are not known."""
     topic = Topic("id", first, {0: 100, 1: 130, 2: 9}, {})
     assert last_loss(ENDS, {"flights": topic}, lambda _: {}) == gone
 

@@ -52,7 +52,7 @@ def _imports(body: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 @dataclass
 class Uses:
-    """What a function names: functions of the project, in order, and perhaps a JVM."""
+    """The names in a function: functions of the project, in order, and perhaps a JVM."""
 
     called: list[str]
     forwarded: bool
@@ -89,7 +89,7 @@ class CallGraph:
         return self._uses(function).forwarded
 
     def _uses(self, function: str) -> Uses:
-        """What a function names; most chains lead through the same functions, so each is read once."""
+        """Return the names in a function; most chains lead through the same functions, so each is read once."""
         if function not in self._found:
             node = self._node(function)
             marks = [] if node is None else map(ast.unparse, node.decorator_list)

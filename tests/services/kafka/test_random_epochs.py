@@ -171,7 +171,7 @@ def _consumed(broker: Broker, ranges: Mapping[str, Mapping[int, tuple[int, int]]
 def test_a_compacted_topic_is_read_as_long_as_it_has_all_records(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left of an epoch is not returned as if it were all. What runs again without a store says that it may."""
+    """Part of an epoch is never returned as the whole; a run without a store says that records may be missing."""
     broker.create("compacted", 1, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.0")
     query = Counting(spark, broker, "compacted", tmp_path, subscribe="compacted")
     for _ in range(2):
