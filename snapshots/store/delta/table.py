@@ -141,12 +141,11 @@ class Table(DeltaTable):
 
     def _recently_committed(self) -> dict[str, int]:
         """Return the versions of applications that the newest entries set, as far as they are quick to read."""
-        found: dict[str, int] = {}
         with contextlib.suppress(*_UNEXPECTED):
             if self._place.folder is not None:
-                for version in (self.version() - 1, self.version()):
-                    found |= self._committed(version)
-        return found
+                newest = self.version()
+                return dict(self._committed(newest - 1)) | dict(self._committed(newest))
+        return {}  # also if only the newest cannot be read: an older one's versions may be out of date
 
     def _kept_size(self) -> Size | None:
         """Return the size that this version's commit keeps; None if it keeps none, or is not quick to read."""
