@@ -1,0 +1,1 @@
+"""Load policies: what must hold for a query, and the controller that keeps it there."""

@@ -1,0 +1,136 @@
+"""Facts of an epoch's load: how long it took, in which phase, operator and task, and what waited in its sources.
+
+Spark reports them in its progress event, of which it keeps the last hundred; so the manifest keeps them, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True)
+class SourceLoad:
+    """The load of one source.
+
+    Attributes:
+        name: Spark's description, shortened, such as ``KafkaV2[Subscribe[flights]]``.
+        rows: the rows that the epoch read.
+        backlog_rows: the rows that waited in the source when the epoch was planned, beyond those that it read. None
+            if the source does not tell.
+        backlog_bytes: the same in bytes.
+        backlog_partitions: the waiting rows of each partition, such as ``{"flights/0": 120}``, of sources that have
+            partitions.
+    """
+
+    name: str
+    rows: int
+    backlog_rows: int | None = None
+    backlog_bytes: int | None = None
+    backlog_partitions: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class OperatorLoad:
+    """The load of one stateful operator.
+
+    Attributes:
+        name: its name in Spark, such as ``stateStoreSave``.
+        rows: the rows of its state.
+        updated: the rows that the epoch updated.
+        memory_bytes: the memory of its state stores.
+        update_seconds, commit_seconds: the time in its state stores, summed over tasks.
+        stores: Spark's own metrics of its state stores, by name (``rocksdbSstFileSize`` and others, in bytes).
+    """
+
+    name: str
+    rows: int
+    updated: int
+    memory_bytes: int
+    update_seconds: float
+    commit_seconds: float
+    stores: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskLoad:
+    """The tasks of an epoch's longest stage.
+
+    Attributes:
+        tasks: their number.
+        median_seconds, worst_seconds: their run times.
+        worst_partition: the partition of the slowest task.
+        worst_rows, median_rows: the rows that the slowest task read, and those of a median one.
+        stateful: whether the stage holds a stateful operator.
+    """
+
+    tasks: int
+    median_seconds: float
+    worst_seconds: float
+    worst_partition: int
+    worst_rows: int | None = None
+    median_rows: int | None = None
+    stateful: bool = True
+
+
+@dataclass(frozen=True)
+class ShedCounts:
+    """The rows that an epoch kept and dropped by :func:`streamstate.shed`; ``rows`` is kept + dropped.
+
+    Attributes:
+        rows: the rows before shedding.
+        kept: the rows after it.
+        dropped: the dropped rows, by reason.
+        level: the version of the variable that holds the level; None without a policy.
+    """
+
+    rows: int
+    kept: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    level: int | None = None
+
+
+@dataclass(frozen=True)
+class EpochLoad:
+    """The load of one epoch.
+
+    Attributes:
+        seconds: from the epoch's trigger to its commit.
+        phases: the seconds of each of Spark's phases (``addBatch``, ``latestOffset``, ``walCommit``, …).
+        sources, operators: in Spark's order.
+        tasks: the tasks of the longest stage; None if Spark's status was not at hand.
+        shed: what was shed; None if the query sheds nothing.
+        watermark_lag: seconds from the watermark to the newest event time of the epoch; None without a watermark.
+    """
+
+    seconds: float
+    phases: Mapping[str, float] = field(default_factory=dict)
+    sources: tuple[SourceLoad, ...] = ()
+    operators: tuple[OperatorLoad, ...] = ()
+    tasks: TaskLoad | None = None
+    shed: ShedCounts | None = None
+    watermark_lag: float | None = None
+
+    @property
+    def rows(self) -> int:
+        """The rows that the epoch read from all sources."""
+        return sum(source.rows for source in self.sources)
+
+    def text(self) -> str:
+        """Return the facts as the manifest keeps them."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> EpochLoad:
+        """Return the facts in a manifest's text."""
+        known = json.loads(text)
+        return cls(
+            **known
+            | {
+                "sources": tuple(SourceLoad(**source) for source in known.get("sources", ())),
+                "operators": tuple(OperatorLoad(**operator) for operator in known.get("operators", ())),
+                "tasks": None if known.get("tasks") is None else TaskLoad(**known["tasks"]),
+                "shed": None if known.get("shed") is None else ShedCounts(**known["shed"]),
+            }
+        )
