@@ -3,6 +3,7 @@
 #   STREAMSTATE_NO_INSTALL=1     install and download nothing; if something is missing, say what to install by hand
 #   PYTESTFLAGS='-k at -x'       more for pytest                 LABFLAGS=...  more for JupyterLab
 #   VERSIONS='4.1.4 3.5.8'       the Sparks for test-versions    SERVICES=kafka   the services for test-services
+#   AT_ONCE=1                    how many of these run at once
 #   DEMOFLAGS=--full             the demo's whole year           DEMOFLAGS=--help lists the others
 
 VENV ?= .venv
@@ -10,12 +11,13 @@ PYTHON ?=
 PYTESTFLAGS ?=
 VERSIONS ?=
 SERVICES ?=
+AT_ONCE ?= 2
 LABFLAGS ?=
 DEMOFLAGS ?=
 
 PY := $(VENV)/bin/python
 DONE := $(VENV)/.done
-INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-input
+INSTALL = DIST_EXTRA_CONFIG=$(abspath scripts/wheels.cfg) $(PY) -m pip install --quiet --disable-pip-version-check --no-input
 
 # Hundreds of short processes import the package: each compiles it again if this is set.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,11 +53,11 @@ test-slow: $(DONE)/dev $(DONE)/spark.jsa java  ## run what `make test` leaves ou
 	@$(PYTEST) -m "slow and not exhaustive and not versions and not services" $(PYTESTFLAGS)
 
 test-versions: $(DONE)/dev java  ## run what differs between versions of Spark under each of them, installed into ~/.cache
-	@SPARK_SUBMIT_OPTS="$(filter-out -XX:SharedArchiveFile=%,$(QUICK_JAVA))" $(PY) -m scripts.other_sparks $(VERSIONS)
+	@SPARK_SUBMIT_OPTS="$(filter-out -XX:SharedArchiveFile=%,$(QUICK_JAVA))" $(PY) -m scripts.other_sparks --at-once $(AT_ONCE) $(VERSIONS)
 	@$(if $(VERSIONS),,$(PY) -m scripts.compatibility --check)
 
 test-services: $(DONE)/dev $(DONE)/spark.jsa java  ## run the tests beside Kafka, Delta for Spark and an S3-compatible server
-	@SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" $(PY) -m scripts.services $(SERVICES)
+	@SPARK_SUBMIT_OPTS="$(QUICK_JAVA)" $(PY) -m scripts.services --at-once $(AT_ONCE) $(SERVICES)
 
 test-all: $(DONE)/dev $(DONE)/spark.jsa java  ## run both
 	@$(PYTEST) -m "not exhaustive and not versions and not services" $(PYTESTFLAGS)

@@ -26,8 +26,10 @@ OTHERS = ("4.2.1", "4.1.4", "4.0.5", "3.5.8")
 WITH_DELTA = "4.1.4"
 """The version that the jars of Delta for Spark fit."""
 RESULTS = ROOT / "build" / "versions"
-AT_ONCE = 2
 _PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps")
+_ONCE = ("--no-cache-dir", "--no-compile")
+"""Nothing installs the same version again, and most of its modules are never imported."""
+_WHEELS = {"DIST_EXTRA_CONFIG": str(ROOT / "scripts" / "wheels.cfg")}
 _PYTEST = ("-m", "pytest", "--quiet", "--durations=5", "--tb=short", "-p", "no:cacheprovider")
 
 
@@ -73,7 +75,9 @@ def folder_of(spark: str) -> Path:
     sparks.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=sparks, prefix=f".{spark}-") as parts:
         part = Path(parts, spark)
-        subprocess.run([*_PIP, "--target", str(part), f"pyspark=={spark}"], check=True)
+        subprocess.run(
+            [*_PIP, *_ONCE, "--target", str(part), f"pyspark=={spark}"], check=True, env=os.environ | _WHEELS
+        )
         try:
             part.rename(folder)
         except OSError:
@@ -113,10 +117,11 @@ def separate_tests(name: str, tests: str, variables: dict[str, str], options: li
 
 
 def main() -> int:
-    """Run the tests with each version, two at a time, and print what each of them said."""
+    """Run the tests with each version, some at once, and print what each of them said."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("versions", nargs="*", metavar="VERSION", default=[version("pyspark"), *OTHERS])
     parser.add_argument("-k", dest="chosen", help="only some tests, as for pytest")
+    parser.add_argument("--at-once", type=int, default=2, help="how many versions run at once: 2 by default")
     given = parser.parse_args()
     options = ["-k", given.chosen] if given.chosen else []
     for spark in given.versions:
@@ -126,7 +131,7 @@ def main() -> int:
     environments = [Environment(spark) for spark in given.versions]
     environments += [Environment(spark, delta=True) for spark in given.versions if spark == WITH_DELTA]
     failed = []
-    with ThreadPoolExecutor(AT_ONCE) as installing, ThreadPoolExecutor(AT_ONCE) as running:
+    with ThreadPoolExecutor(given.at_once) as installing, ThreadPoolExecutor(given.at_once) as running:
         folders = {spark: installing.submit(folder_of, spark) for spark in given.versions}
         results = running.map(lambda environment: run(environment, folders[environment.spark], options), environments)
         for environment, (passed, output) in zip(environments, results, strict=True):

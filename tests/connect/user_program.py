@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from connect import capture_calls
-from connect.user_calls import answers
+from connect.user_calls import answers, drilled
 
 
 def session(server: str) -> Any:
@@ -36,6 +36,8 @@ def main(server: str, folder: str, made: str, calls: str) -> None:
     spark, folders = session(server), (Path(folder), Path(made))
     captures = calls == "captures"
     found = capture_calls.answers(spark, *folders) if captures else answers(spark, *folders, all_calls=calls == "all")
+    if calls == "all":
+        found["drill"] = drilled(folders[0])
     print(json.dumps(found))  # noqa: T201 (read by the parent process)
 
 

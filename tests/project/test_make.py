@@ -6,8 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -230,6 +233,76 @@ def test_a_run_without_tests_or_without_the_browser_fails(tmp_path: Path, tests:
         check=False,
     )
     assert process.returncode == status, process.stdout
+
+
+@pytest.fixture
+def checks(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a copy of ``.ci/run`` with a ``make`` that prints its targets, and does for a target what a test says."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    program(tmp_path / "scripts" / "chromium", "true")
+    program(tmp_path / ".venv" / "bin" / "python", "true")
+
+    def run(**targets: str) -> subprocess.CompletedProcess[str]:
+        cases = "".join(f"*' {name.replace('_', '-')} '*) {lines} ;;\n" for name, lines in targets.items())
+        program(tmp_path / "bin" / "make", f'echo "make $*"\ncase " $* " in\n{cases}esac')
+        path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+        return subprocess.run(
+            [tmp_path / ".ci" / "run"],
+            env={"PATH": path, "TMPDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    return run
+
+
+def test_all_checks_run(checks: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    """What ran beside the rest is printed at the end, and no file remains."""
+    done = checks()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {line.split()[1] for line in done.stdout.splitlines()} >= {"lint", "notebooks", "docs", "test-all"}
+    assert done.stdout.splitlines()[-1] == "make --keep-going test-versions test-services AT_ONCE=1"
+    assert not [*tmp_path.glob("tmp*")]
+
+
+@pytest.mark.parametrize("failed", ["lint", "notebooks", "docs", "test_all", "test_versions"])
+def test_each_check_can_fail(checks: Callable[..., subprocess.CompletedProcess[str]], failed: str) -> None:
+    """A failure beside the rest is the last that is printed."""
+    done = checks(**{failed: "echo It is wrong; exit 2"})
+    assert done.returncode
+    assert "It is wrong" in done.stdout
+    tests = failed.startswith("test")
+    assert done.stdout.count("make test-all") == done.stdout.count("make --keep-going") == tests
+    assert done.stderr.startswith("Failed: test-") == tests
+
+
+def test_a_failure_ends_what_runs_beside(
+    checks: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """No process remains."""
+    wait = f"echo $$ >> {tmp_path}/waiting; sleep 600"
+    done = checks(
+        lint=f"while [ $(wc -l < {tmp_path}/waiting) != 2 ]; do sleep 0.05; done; exit 2",
+        notebooks=wait,
+        test_versions=wait,
+    )
+    assert done.returncode == 2
+    waiting = list(map(int, (tmp_path / "waiting").read_text().split()))
+    until = time.monotonic() + 30
+    while any(map(runs, waiting)):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def runs(pid: int) -> bool:
+    """Return whether a process runs."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_the_type_check_covers_all_folders(tmp_path: Path) -> None:
