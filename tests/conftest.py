@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 from input_files import in_turn
 from no_spark import without_spark
+from quick_files import use_quick_files
 from recorded.unpacked import CURRENT, unpacked
 from spark_settings import SHARED
 
@@ -95,6 +96,7 @@ def read_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def spark() -> Iterator[SparkSession]:
     """The embedded session, shared because starting Spark is slow. Only tests that ask for it can use Spark."""
     session = ss.session(**SHARED)
+    use_quick_files(session)
     yield session
     session.stop()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from quick_files import use_quick_files
 from spark_settings import SHARED
 
 import streamstate as ss
@@ -38,5 +39,6 @@ def service_settings() -> dict[str, str]:
 def spark(service_settings: dict[str, str]) -> Iterator[SparkSession]:
     """A session with the service's jars."""
     session = ss.session(**SHARED | {"spark.jars": os.environ["STREAMSTATE_JARS"]} | service_settings)
+    use_quick_files(session)
     yield session
     session.stop()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from quick_files import use_quick_files
 from spark_settings import SHARED
 
 import streamstate as ss
@@ -34,6 +35,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.databricks.delta.snapshotPartitions": "1",
     }
     session = ss.session(**SHARED | delta)
+    use_quick_files(session)
     yield session
     session.stop()
 
