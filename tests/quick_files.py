@@ -15,10 +15,14 @@ public class QuickFiles extends org.apache.hadoop.fs.LocalFileSystem {
         public void setPermission(
             org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission permission
         ) throws java.io.IOException {
-            java.nio.file.Files.setPosixFilePermissions(
-                pathToFile(path).toPath(),
-                java.nio.file.attribute.PosixFilePermissions.fromString(permission.toString())
-            );
+            try {
+                java.nio.file.Files.setPosixFilePermissions(
+                    pathToFile(path).toPath(),
+                    java.nio.file.attribute.PosixFilePermissions.fromString(permission.toString())
+                );
+            } catch (IllegalArgumentException e) { // a sticky bit, or a name that Java's locale does not have
+                super.setPermission(path, permission);
+            }
         }
     }
 }
