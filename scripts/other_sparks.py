@@ -26,9 +26,7 @@ OTHERS = ("4.2.1", "4.1.4", "4.0.5", "3.5.8")
 WITH_DELTA = "4.1.4"
 """The version that the jars of Delta for Spark fit."""
 RESULTS = ROOT / "build" / "versions"
-_PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps")
-_ONCE = ("--no-cache-dir", "--no-compile")
-"""Nothing installs the same version again, and most of its modules are never imported."""
+_PIP = "-m pip install --quiet --disable-pip-version-check --no-input --no-deps --no-compile"
 _WHEELS = {"DIST_EXTRA_CONFIG": str(ROOT / "scripts" / "wheels.cfg")}
 _PYTEST = ("-m", "pytest", "--quiet", "--durations=5", "--tb=short", "-p", "no:cacheprovider")
 
@@ -76,7 +74,9 @@ def folder_of(spark: str) -> Path:
     with tempfile.TemporaryDirectory(dir=sparks, prefix=f".{spark}-") as parts:
         part = Path(parts, spark)
         subprocess.run(
-            [*_PIP, *_ONCE, "--target", str(part), f"pyspark=={spark}"], check=True, env=os.environ | _WHEELS
+            [sys.executable, *_PIP.split(), "--target", str(part), f"pyspark=={spark}"],
+            check=True,
+            env=os.environ | _WHEELS,
         )
         try:
             part.rename(folder)

@@ -283,6 +283,7 @@ def test_a_failure_ends_what_runs_beside(
     checks: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     """No process remains."""
+    (tmp_path / "waiting").touch()
     wait = f"echo $$ >> {tmp_path}/waiting; sleep 600"
     done = checks(
         lint=f"while [ $(wc -l < {tmp_path}/waiting) != 2 ]; do sleep 0.05; done; exit 2",
