@@ -124,7 +124,10 @@ class _Rules:
     def _arriving(self) -> float:
         """The rows that arrive in a second. The longer the last epoch took, the less time there is to look back."""
         horizon = max(self.policy.seconds / 4 - self.observed[-1].load.seconds, self.policy.seconds / 20)
-        return self._flow.rate(horizon)
+        # A fall is seen at once, so that what has just been given back is not taken again.
+        return min(
+            self._flow.rate(horizon), max(self._flow.rate(0), self._flow.rate(self.policy.seconds / 20, least=2))
+        )
 
     @cached_property
     def _rate(self) -> float:
@@ -277,8 +280,10 @@ class _Rules:
 
     def _holds(self, kept: float) -> bool:
         """Whether the latency holds: by the model for a usual epoch, and for 95 of 100 of the last ones."""
-        late = sum(latency > self.policy.seconds for latency in self._latencies)
-        return self._expected(self._rate, kept, reserve=0) <= self.policy.seconds and late <= (2 if self._held else 1)
+        limit = self.policy.seconds
+        late = sum(latency > limit for latency in self._latencies)
+        expected = self._expected(self._rate, kept, reserve=0)
+        return (expected <= 1.25 * limit and late <= 2) if self._held else (expected <= limit and late <= 1)
 
     def _promise(self, kept: float) -> str:
         took = f"The last epoch took {seconds_text(self._latencies[-1])} from arrival to result"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import streamstate as ss
 from benchmarks.policies import LATENCY, OVERLOAD, Plant, Run, foresight, run
+from streamstate.operations.policies import controller_rules
 from streamstate.operations.policies.controller_rules import decide
 from streamstate.operations.policies.cost_model import CostModel, Work
 from streamstate.operations.policies.decision import Decision, Levers, Observed
@@ -39,6 +41,16 @@ def epochs(
     """Epochs that are all the same."""
     load = EpochLoad(seconds, sources=(SourceLoad("s", rows, waiting),))
     return [Observed(epoch, START + timedelta(seconds=epoch * interval), load) for epoch in range(count)]
+
+
+def fresh() -> Any:
+    """The rules as a new process has them, with nothing in memory."""
+    spec = importlib.util.find_spec(controller_rules.__name__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def moves(simulated: Run, lever: str) -> list[Decision]:
@@ -100,7 +112,7 @@ def test_a_killed_controller_goes_on_as_if_it_had_not_been() -> None:
             Observed(epoch.epoch, epoch.began, EpochLoad.of(epoch.load.text()), epoch.kept, epoch.first)
             for epoch in observed
         ]
-        return decide(ss.Policy.of(policy.text()), again, replace(levers), past=recorded)
+        return fresh().decide(ss.Policy.of(policy.text()), again, replace(levers), past=recorded)
 
     phases = ((20.0, 0.5, 0.5), (30.0, 2.0, 2.0), (10.0, 0.5, 0.5))
     for may_drop in (0.6, 0.2):
@@ -130,7 +142,10 @@ def test_a_stricter_policy_acts_in_the_next_epoch() -> None:
 def test_the_first_epochs_of_a_start_are_ignored() -> None:
     """They are slow for other reasons."""
     slow = [replace(epoch, first=True) for epoch in epochs(2, seconds=60.0)]
-    assert decide(ss.Policy(latency="1s", may_drop=0.5), slow, Levers(can_shed=True)) == ()
+    overloaded = epochs(8, seconds=3.0, rows=60_000, interval=2.0)
+    started = [*overloaded[:7], replace(overloaded[7], first=True)]
+    assert decide(ss.Policy(latency="5s", may_drop=0.5), overloaded, Levers(can_shed=True)) != ()
+    assert decide(ss.Policy(latency="5s", may_drop=0.5), started, Levers(can_shed=True)) == ()
     assert decide(ss.Policy(latency="5s", may_drop=0.5), [*slow, *epochs()[2:]], Levers(can_shed=True)) == ()
 
 
