@@ -199,7 +199,7 @@ def policies(_: object, __: Path, size: Size) -> Iterator[Measurement]:
         wanted,
     )
     told = [next(at for at, epoch in enumerate(one.during) if any(d.needs for d in epoch.decisions)) for one in broken]
-    yield bounded("epochs until it is said", "the slowest", max(told) + 1, 2, runs=len(runs), setting=wanted, unit="")
+    yield bounded("epochs until it is said", "the slowest", max(told) + 1, 3, runs=len(runs), setting=wanted, unit="")
     yield _cost(runs[0])
 
 

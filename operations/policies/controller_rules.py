@@ -51,7 +51,7 @@ class Bottleneck(Protocol):
 
     @property
     def helps(self) -> bool:
-        """Whether more partitions would help."""
+        """True if more partitions would help."""
 
 
 def decide(
@@ -279,7 +279,7 @@ class _Rules:
         return next(holding, useful[-1] if useful else None)
 
     def _holds(self, kept: float) -> bool:
-        """Whether the latency holds: by the model for a usual epoch, and for 95 of 100 of the last ones."""
+        """Check that the latency holds: by the model for a usual epoch, and for 95 of 100 of the last ones."""
         limit = self.policy.seconds
         late = sum(latency > limit for latency in self._latencies)
         expected = self._expected(self._rate, kept, reserve=0)
