@@ -119,11 +119,11 @@ class Policy(PolicyTerms):
             )
         if self.may_drop and not levers.can_shed:
             found.append(
-                f"may_drop={self.may_drop:g}, but the query sheds nothing: put ss.shed(…) before its stateful"
+                f"may_drop={self.may_drop:g}, but the query sheds nothing: put shed(…) before its stateful"
                 " operators, or leave may_drop out."
             )
         if self.weight is not None and not levers.can_shed:
-            found.append(f"weight={self.weight!r}, but the query sheds nothing: put ss.shed(…, weight=…) into it.")
+            found.append(f"weight={self.weight!r}, but the query sheds nothing: put shed(…, weight=…) into it.")
         if (span := self.partition_range) and not levers.can_rescale and not span[0] <= levers.partitions <= span[1]:
             found.append(
                 f"partitions={_range_text(span)}, but the state has {levers.partitions} and cannot be repartitioned."
