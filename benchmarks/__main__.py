@@ -23,6 +23,7 @@ from benchmarks.harness import Measurement, Size, report
 from benchmarks.inspect import reading
 from benchmarks.long_history import long_history
 from benchmarks.looking import looking
+from benchmarks.policies import policies
 from benchmarks.recovering import recovering
 from benchmarks.rescaling import rescaling
 from benchmarks.stepping_forks import stepping_forks
@@ -46,7 +47,7 @@ class _Benchmark:
 _SIZES = {
     "keys": "keys in the state; fleet: queries; topic: records",
     "changes": "keys changed an epoch; topic: records",
-    "epochs": "epochs measured",
+    "epochs": "epochs measured; policies: seeds",
 }
 _USUAL = Size(1_000_000, 50_000, 9)
 _ALL = {
@@ -64,6 +65,7 @@ _ALL = {
     "fork": _Benchmark(forking, Size(1_000_000, 50_000, 60)),
     "step": _Benchmark(stepping_forks, Size(10_000, 1_000, 50)),
     "audit": _Benchmark(auditing, Size(0, 0, 50)),
+    "policies": _Benchmark(policies, Size(0, 0, 200), needs_spark=False),
     "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 4)),
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamstate.operations.checkpoint import Checkpoint as Checkpoint
     from streamstate.operations.find_checkpoints import checkpoints as checkpoints
     from streamstate.operations.new_checkpoint.bootstrap import bootstrap as bootstrap
+    from streamstate.operations.policies.policy import Policy as Policy
     from streamstate.operations.supervision.restart_policy import BackOff as BackOff
     from streamstate.replay.forks.edits import Edit as Edit
     from streamstate.snapshots.capture.recording.record import record as record

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streamstate.operations.new_checkpoint.proposed_mapping import Proposal as Proposal
     from streamstate.operations.new_checkpoint.proposed_mapping import ProposedMapping as ProposedMapping
     from streamstate.operations.new_checkpoint.written_checkpoint import WrittenCheckpoint as WrittenCheckpoint
+    from streamstate.operations.policies.dry_run import DryRun as DryRun
     from streamstate.operations.promotion import Promotion as Promotion
     from streamstate.operations.rescaling.advice import RescaleAdvice as RescaleAdvice
     from streamstate.operations.rescaling.rescale import RescaleReport as RescaleReport

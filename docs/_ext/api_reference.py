@@ -66,6 +66,11 @@ PAGES = {
     ),
     "fork": Page("Fork", "A checkpoint made from another one, and what runs on it.", ("Fork", "Edit")),
     "running": Page("Running query", "A query that this process started or follows.", ("Running", "BackOff")),
+    "policies": Page(
+        "Load policies",
+        "What must hold for a running query, and what would have been done for it.",
+        ("Policy", "DryRun"),
+    ),
     "store": Page(
         "Store", "Snapshots of queries. From here on, neither Spark nor Java is needed.", ("open_store", "Store")
     ),

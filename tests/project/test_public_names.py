@@ -20,6 +20,7 @@ DOCUMENTED = {
     "BackOff",
     "Checkpoint",
     "Edit",
+    "Policy",
     "StreamStateError",
     "bootstrap",
     "checkpoints",

@@ -1,0 +1,121 @@
+"""A query as the controller sees it, simulated: rows arrive, epochs take what they cost, decisions act in the next one.
+
+The dry run of a policy uses it with the costs of a recorded history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from streamstate.operations.policies.controller_rules import WINDOW, Bottleneck, decide
+from streamstate.operations.policies.decision import Decision, Levers, Observed
+from streamstate.operations.policies.flow import Flow
+from streamstate.operations.policies.terms import PolicyTerms
+from streamstate.snapshots.store.epoch_load import EpochLoad, ShedCounts, SourceLoad
+
+_POLL = 0.1
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""When a simulated run starts."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The rows of an epoch, to say how long it takes."""
+
+    epoch: int
+    kept: float
+    dropped: float
+    levers: Levers
+
+
+@dataclass(frozen=True)
+class SimulatedEpoch:
+    """One epoch of a closed loop.
+
+    Attributes:
+        observed: the epoch, as the controller saw it.
+        began: seconds from the start until it was planned.
+        rows, dropped: the rows that it read, and dropped.
+        waiting: the rows that waited in the source when it was planned.
+        limit: the most rows that it might read; None: no limit.
+        latency: seconds from the arrival of its oldest row to its commit.
+        decisions: what followed from it.
+    """
+
+    observed: Observed
+    began: float
+    rows: int
+    dropped: int
+    waiting: int
+    limit: int | None
+    latency: float
+    decisions: tuple[Decision, ...]
+
+
+@dataclass
+class ClosedLoop:
+    """Runs epochs over arrivals until the end.
+
+    Attributes:
+        arrived: the rows that have arrived after so many seconds.
+        seconds: how long an epoch takes.
+        levers: what is in force at the start.
+        until: seconds after which no epoch begins.
+        policy: the policy; None: nothing is decided.
+        protected: the share of rows that are never dropped.
+        first_epochs: epochs at the start that the controller ignores.
+        tells_backlog: whether the source tells what waits.
+    """
+
+    arrived: Callable[[float], float]
+    seconds: Callable[[Cost], float]
+    levers: Levers
+    until: float
+    policy: PolicyTerms | None = None
+    protected: float = 0.0
+    first_epochs: int = 2
+    tells_backlog: bool = True
+    bottleneck: Bottleneck | None = None
+    decide: Callable[..., tuple[Decision, ...]] = decide
+
+    def run(self) -> Iterator[SimulatedEpoch]:
+        """Yield the epochs, one after another."""
+        now, read, epoch = 0.0, 0, 0
+        observed: list[Observed] = []
+        past: list[Decision] = []
+        while now < self.until:
+            total = int(self.arrived(now))
+            rows = total - read if self.levers.rows is None else min(total - read, self.levers.rows)
+            if rows <= 0:
+                now += self.levers.trigger or _POLL
+                continue
+            read += rows
+            dropped = round(rows * (1 - self.protected) * (1 - self.levers.kept))
+            took = self.seconds(Cost(epoch, rows - dropped, dropped, self.levers))
+            source = SourceLoad("simulated", rows, total - read if self.tells_backlog else None)
+            load = EpochLoad(took, sources=(source,), shed=ShedCounts(rows, rows - dropped, {"level": dropped}))
+            seen = Observed(epoch, START + timedelta(seconds=now), load, self.levers.kept, epoch < self.first_epochs)
+            observed = [*observed[-WINDOW:], seen]
+            decisions: tuple[Decision, ...] = ()
+            if self.policy is not None:
+                decisions = self.decide(self.policy, observed, self.levers, past=past, bottleneck=self.bottleneck)
+            past += decisions
+            latency = Flow(observed, self.levers.trigger).latency()
+            yield SimulatedEpoch(seen, now, rows, dropped, total - read, self.levers.rows, latency, decisions)
+            self.levers = moved(self.levers, decisions)
+            now += max(took, self.levers.trigger)
+            epoch += 1
+
+
+def moved(levers: Levers, decisions: Sequence[Decision]) -> Levers:
+    """Return the levers after decisions."""
+    for decision in decisions:
+        if decision.lever == "shedding":
+            levers = replace(levers, kept=float(decision.after or 0))
+        elif decision.lever == "admission":
+            levers = replace(levers, rows=None if decision.after is None else int(decision.after))
+        elif decision.lever == "rescale":
+            levers = replace(levers, partitions=int(decision.after or levers.partitions))
+    return levers
