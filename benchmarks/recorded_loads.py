@@ -1,7 +1,7 @@
 """Record how the states of five queries grow: ``python -m benchmarks.recorded_loads`` writes ``recorded_loads.json``.
 
-Three read a year of real flights, a file of five days in each epoch; two read made rows. The file has the time, the rows
-and the bytes of each epoch, as Spark reported them.
+Three read a year of real flights, a file of five days in each epoch; two read made rows. The file has the time, the
+rows and the bytes of each epoch, as Spark reported them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def write_made(folder: Path) -> None:
         rows = int(_ROWS * (1 + number / _FILES))
         begin = pd.Timestamp("2026-01-01", tz="UTC") + pd.Timedelta(minutes=10 * number)
         times = begin + pd.to_timedelta(random.uniform(0, 600, rows), unit="s")
-        frame = pd.DataFrame({"name": random.zipf(1.3, rows) % 10**9, "t": times})
+        frame = pd.DataFrame({"name": random.zipf(1.3, rows) % 10**9, "t": times.floor("us")})
         frame.to_parquet(folder / f"{number:03}.parquet", coerce_timestamps="us")
 
 

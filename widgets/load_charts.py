@@ -117,7 +117,8 @@ class LoadCharts:
         epochs = self.frame["epoch"].to_numpy()
         bins = epochs[(np.arange(len(epochs)) // self._width) * self._width]
         numbers = values.astype("float64").replace([np.inf, -np.inf], np.nan)
-        found: pd.Series[Any] = numbers.groupby(bins).agg(fold)
+        parts = numbers.groupby(bins)
+        found: pd.Series[Any] = parts.sum(min_count=1) if fold == "sum" else parts.agg(fold)
         return found
 
     def _lines(

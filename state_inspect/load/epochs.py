@@ -89,7 +89,6 @@ class EpochColumns:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One row per captured epoch; see :meth:`Load.to_pandas`."""
-        arrival = self._arrival
         service = np.where((self.rows > 0) & (self.seconds > 0), self.rows / self.seconds, np.nan)
         kept = self.loads.numbers("kept", "shed")
         columns = {
@@ -97,11 +96,11 @@ class EpochColumns:
             "began_at": _times(self.began),
             "seconds": self.seconds,
             "rows": whole(self.rows),
-            "arrival_rate": arrival,
+            "arrival_rate": self._arrival,
             "service_rate": service,
             "backlog_rows": whole(self.backlog_rows),
             "backlog_bytes": whole(self.loads.summed("sources", "backlog_bytes")),
-            "catch_up_seconds": self._catch_up(arrival, service),
+            "catch_up_seconds": self._catch_up,
             "latency_seconds": self._latency,
             "state_rows": whole(self.state_rows),
             "state_bytes": whole(self.state_bytes),
@@ -126,13 +125,13 @@ class EpochColumns:
         waited = np.nan_to_num(self.backlog_rows)
         return np.maximum(self.rows + np.diff(waited, prepend=0), 0) / self._gap
 
-    def _catch_up(self, arrival: Numbers, service: Numbers) -> Numbers:
-        """Return the seconds until the backlog would be gone at the rates of the newest epochs; infinite if never."""
-        rates = [pd.Series(rate).rolling(_RECENT, min_periods=1).median().to_numpy() for rate in (service, arrival)]
-        spare = rates[0] - np.nan_to_num(rates[1])
+    @cached_property
+    def _catch_up(self) -> Numbers:
+        """The seconds until the backlog would be gone at the rates of the newest epochs; infinite if never."""
+        spare = pd.Series(self.rows / self._gap - self._arrival).rolling(_RECENT, min_periods=1).median().to_numpy()
         with np.errstate(divide="ignore", invalid="ignore"):
             time = np.where(spare > 0, self.backlog_rows / spare, np.inf)
-        time[np.isnan(self.backlog_rows) | np.isnan(rates[0])] = np.nan
+        time[np.isnan(self.backlog_rows) | np.isnan(spare)] = np.nan
         time[self.backlog_rows == 0] = 0
         return time
 
@@ -149,7 +148,7 @@ class EpochColumns:
         before = np.concatenate([[0.0], read[:-1]])
         oldest = np.minimum(np.searchsorted(came, before, side="right"), np.arange(len(read))) - 1
         arrived = np.where(oldest >= 0, self.began[np.maximum(oldest, 0)], np.nan)
-        return np.where(self.rows == 0, np.nan, self.began + self.seconds - arrived)
+        return np.where(self.rows > 0, self.began + self.seconds - arrived, np.nan)
 
     @cached_property
     def state_rows(self) -> Numbers:

@@ -49,8 +49,8 @@ class Load:
         Columns: ``epoch``; ``began_at``, when Spark planned it; ``seconds``, from then to its commit; ``rows``, which
         it read; ``arrival_rate`` and ``service_rate``, rows a second that came since the epoch before was planned, and
         that the epoch processed; ``backlog_rows`` and ``backlog_bytes``, which waited in the sources beyond those that
-        it read; ``catch_up_seconds``, in which the backlog would be gone at the rates of the newest five epochs
-        (infinite if it grows); ``latency_seconds``, from the arrival of its oldest row to its end; ``state_rows`` and
+        it read; ``catch_up_seconds``, until the backlog would be gone as fast as it shrank in the newest five epochs
+        (infinite if it grew); ``latency_seconds``, from the arrival of its oldest row to its end; ``state_rows`` and
         ``state_bytes`` (memory, and RocksDB's files) of all operators; ``watermark_lag_seconds``, from the watermark to
         the newest event; ``median_task_seconds`` and ``worst_task_seconds``, of the longest stage; ``kept_rows`` and
         ``dropped_rows``, of what :func:`streamstate.shed` saw. Values that are not known are missing: :attr:`unknown`
@@ -193,8 +193,10 @@ def _described(frame: pd.DataFrame) -> Iterator[str]:
         yield f"{newest['arrival_rate']:,.0f} rows/s arrive, {newest['service_rate']:,.0f} rows/s are processed."
     if known("backlog_rows") and newest["backlog_rows"]:
         time = newest["catch_up_seconds"]
-        when = "and will not get fewer at these rates" if np.isinf(time) else f"which takes {time:,.0f} s to catch up"
-        yield f"{newest['backlog_rows']:,} rows wait, {when}."
+        when = (
+            "" if pd.isna(time) else ", and do not get fewer" if np.isinf(time) else f", which takes {time:,.0f} s more"
+        )
+        yield f"{newest['backlog_rows']:,} rows wait{when}."
     if known("latency_seconds"):
         yield f"Its oldest row waited {newest['latency_seconds']:.3g} s for its end."
     if known("state_rows"):

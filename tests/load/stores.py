@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from synthetic import START
 
 from streamstate.snapshots.store.entries import Entry, TableEntry
-from streamstate.snapshots.store.epoch_load import EpochLoad, OperatorLoad, SourceLoad
+from streamstate.snapshots.store.epoch_load import EpochLoad, OperatorLoad, ShedCounts, SourceLoad, TaskLoad
 from streamstate.snapshots.store.layout import CAPTURED, Layout
 from streamstate.snapshots.store.manifest import Manifest
 from streamstate.snapshots.store.registry import register
@@ -53,3 +54,11 @@ def kafka(rows: int, behind: int | None, seconds: float = 5.0, *, state: int = 1
 def of_states(path: Path, rows: Sequence[int]) -> History:
     """Write a query whose state has some rows at each epoch."""
     return written(path, [entry(epoch, kafka(1, 0, state=count)) for epoch, count in enumerate(rows)])
+
+
+def busy(path: Path) -> History:
+    """Write a query that falls behind, and then sheds."""
+    loads = [kafka(100, 20 * epoch, 4 + epoch / 10, state=100 + 10 * epoch, size=10**6 + epoch) for epoch in range(20)]
+    for epoch in (18, 19):
+        loads[epoch] = replace(loads[epoch], shed=ShedCounts(100, 70, {"sampled": 30}), tasks=TaskLoad(4, 1.0, 3.0, 2))
+    return written(path, [entry(epoch, load) for epoch, load in enumerate(loads)])
