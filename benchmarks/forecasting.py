@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ _KNOWN, _REACHED = 0.6, 0.8
 _WITHIN = 20.0
 _CHECKPOINTS = Path(__file__).parent.parent / "tests" / "recorded" / "spark-examples.tar.xz"
 _OF_CHECKPOINTS = ("payments", "sessions")
+_Counts = np.ndarray[Any, np.dtype[np.int64]]
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -42,8 +43,11 @@ class _Level:
     history: History
     column: str = "state_rows"
 
-    def error(self) -> tuple[float, float]:
-        """Return the error in percent of the time ahead, and the time ahead in percent of the time that is known."""
+    def error(self) -> tuple[float, float, bool]:
+        """Return a forecast's error, in percent of the time ahead.
+
+        Also the time ahead in percent of the time that is known, and whether the limit was reached within the bounds.
+        """
         load = self.history.load()
         frame = load.to_pandas()
         levels = frame[self.column].astype(float)
@@ -53,13 +57,14 @@ class _Level:
             raise AssertionError(f"{self.history.name} does not grow")
         reached = frame["began_at"][int(np.argmax(levels >= limit))]
         began = frame["began_at"][at]
-        what = "backlog" if self.column == "backlog_rows" else "state"
-        found = load.forecast(**{what: limit}, at=int(frame["epoch"][at]))  # type: ignore[arg-type]  # a name of two
+        epoch = int(frame["epoch"][at])
+        waits = self.column == "backlog_rows"
+        found = load.forecast(backlog=limit, at=epoch) if waits else load.forecast(state=limit, at=epoch)
         ahead = (reached - began).total_seconds()
         known = (began - frame["began_at"][0]).total_seconds()
-        if found.reached is None:
-            return float("inf"), 100 * ahead / known
-        return 100 * ((found.reached - began).total_seconds() - ahead) / ahead, 100 * ahead / known
+        after_all = (found.earliest or reached) <= reached <= (found.latest or reached)
+        forecast = float("inf") if found.reached is None else (found.reached - began).total_seconds()
+        return 100 * (forecast - ahead) / ahead, 100 * ahead / known, bool(after_all)
 
 
 def forecasting(_spark: SparkSession | None, folder: Path, _size: Size) -> Iterator[Measurement]:
@@ -69,8 +74,8 @@ def forecasting(_spark: SparkSession | None, folder: Path, _size: Size) -> Itera
     """
     figures = []
     for name, level in _histories(folder):
-        error, ahead = level.error()
-        figures.append({"history": name, "error": round(error, 1), "ahead": round(ahead)})
+        error, ahead, within = level.error()
+        figures.append({"history": name, "error": round(error, 1), "ahead": round(ahead), "within_bounds": within})
         setting = f"{ahead:.0f} % of the known time ahead"
         yield bounded(f"forecast of {name}", f"{error:+.1f} %", abs(error), _WITHIN, runs=1, setting=setting, unit="%")
     publish("forecasts", figures)
@@ -97,7 +102,7 @@ def _histories(folder: Path) -> Iterator[tuple[str, _Level]]:
         yield name, _Level(_queue(folder / name.replace(" ", "_"), arrivals), "backlog_rows")
 
 
-def _overloads() -> dict[str, Sequence[float]]:
+def _overloads() -> dict[str, _Counts]:
     """Return rows that come for each epoch, of a query that processes a thousand in one."""
     random, epochs = np.random.default_rng(50), np.arange(400)
     return {
@@ -107,27 +112,23 @@ def _overloads() -> dict[str, Sequence[float]]:
     }
 
 
-def _of_spark(path: Path, recorded: dict[str, list[float]]) -> History:
-    columns = zip(*(recorded[name] for name in ("began", "seconds", "rows", "bytes")), strict=True)
-    return _written(
-        path,
-        [
-            (datetime.fromisoformat(str(began)), EpochLoad(seconds, operators=(_operator(int(rows), int(size)),)))
-            for began, seconds, rows, size in columns
-        ],
-    )
+def _of_spark(path: Path, recorded: dict[str, Any]) -> History:
+    columns = zip(*(recorded[name] for name in ("seconds", "rows", "bytes")), strict=True)
+    loads = [EpochLoad(seconds, operators=(_operator(rows, size),)) for seconds, rows, size in columns]
+    step = timedelta(seconds=recorded["step"])
+    return _written(path, [(_START + number * step, load) for number, load in enumerate(loads)])
 
 
 def _operator(rows: int, size: int) -> OperatorLoad:
     return OperatorLoad("dedupe", rows, 0, size, 0.0, 0.0)
 
 
-def _queue(path: Path, arrivals: Sequence[float]) -> History:
+def _queue(path: Path, arrivals: _Counts) -> History:
     """Write the history of a query that reads at most a thousand rows in an epoch of about five seconds."""
     random, waits, began = np.random.default_rng(5), 0, _START
     epochs = []
-    for came in arrivals:
-        waits += int(came)
+    for came in arrivals.tolist():
+        waits += came
         read = min(waits, 1_000)
         waits -= read
         seconds = float(random.gamma(100, 0.05))

@@ -90,7 +90,8 @@ def _path(load: Load, forecast: Forecast | None) -> Path:
     if forecast is None or forecast.reached is None or forecast.reached == forecast.at:
         return Path(limit=_near(forecast))
     frame = load.to_pandas()
-    pace = frame["began_at"].tail(50).diff().median().total_seconds()
+    began = frame["began_at"].tail(50)
+    pace = (began.iloc[-1] - began.iloc[0]).total_seconds() / max(len(began) - 1, 1)
     furthest = forecast.epoch + max(len(frame) * _AHEAD, 3)
     points = [(float(forecast.epoch), forecast.level)]
     for level, seconds in _levels(load, forecast):

@@ -12,13 +12,12 @@ import numpy as np
 from streamstate.errors import InvalidArgumentError, UnknownEpochError
 from streamstate.snapshots.calls.checks import byte_size, whole_number
 from streamstate.snapshots.calls.html import tag
-from streamstate.state_inspect.load.trend import FEWEST, Ahead, ahead
+from streamstate.state_inspect.load.trend import FEWEST, Ahead, ahead, clock
 
 if TYPE_CHECKING:
     from streamstate.state_inspect.load.epochs import EpochColumns
     from streamstate.state_inspect.load.trend import Numbers
 
-_PERCENT = "90 %"
 _LONGEST = timedelta(days=36_525)
 """Beyond this, a trend leads nowhere."""
 
@@ -34,7 +33,8 @@ class Forecast:
         epoch: the epoch from which the forecast is made.
         at: when that epoch was planned.
         reached: when the limit is reached; None: never at this trend.
-        earliest, latest: the bounds of 90 % of the forecasts from resampled parts of the history; None: never.
+        earliest, latest: the bounds of most forecasts from resampled parts of the history, wider if forecasts from its
+            earlier parts would have been wrong by more; None: never.
     """
 
     what: str
@@ -59,10 +59,10 @@ class Forecast:
         if self.reached == self.at:
             return f"{now}, which reaches the limit of {amount(self.limit)}."
         if self.reached is None:
-            early = "" if self.earliest is None else f" ({_PERCENT}: at the earliest at {_shown(self.earliest)})"
+            early = "" if self.earliest is None else f", at the earliest at {_shown(self.earliest)}"
             return f"{now}, and never reaches {amount(self.limit)} at this trend{early}."
         bounds = [None if bound is None else _shown(bound) for bound in (self.earliest, self.latest)]
-        range_ = "" if bounds[0] == bounds[1] else f" ({_PERCENT}: between {bounds[0]} and {bounds[1] or 'never'})"
+        range_ = "" if bounds[0] == bounds[1] else f", between {bounds[0]} and {bounds[1] or 'never'}"
         return f"{now}, and reaches {amount(self.limit)} at {_shown(self.reached)} at this trend{range_}."
 
     def _repr_html_(self) -> str:
@@ -93,7 +93,8 @@ def forecast(columns: EpochColumns, state: str | int | None, backlog: int | None
             f"The {what} are known at {known.sum()} epochs, and a forecast needs {FEWEST}. load.unknown says why."
         )
     times, level = columns.began[known], levels[known]
-    found = Ahead(0, 0, 0) if level[-1] >= limit else ahead(times, level, limit)
+    even = clock(times, columns.epochs[known].astype(float), level)
+    found = Ahead(0, 0, 0) if level[-1] >= limit else ahead(even, level, limit)
     moments = [_after(float(times[-1]), seconds) for seconds in (found.seconds, found.earliest, found.latest)]
     began = datetime.fromtimestamp(float(times[-1]), UTC)
     return Forecast(what, limit, float(level[-1]), int(columns.epochs[known][-1]), began, *moments)

@@ -23,6 +23,7 @@ FEWEST = 8
 """The fewest levels that show a trend."""
 _BLOCKS = 12
 _FEWEST_BLOCKS = 3
+_FEWEST_PACES = 4
 _A_BLOCK = 3
 """The fewest levels in a block."""
 _SLOWER, _FASTER = -0.15, 0.45
@@ -32,6 +33,10 @@ _MOST = 400
 """Levels that a line is fitted to; of more, as many at equal distances."""
 _SAMPLES = 300
 _WITHIN = (0.05, 0.95)
+_PARTS = (0.5, 0.6, 0.7, 0.8)
+"""The parts of a history from which forecasts of its end are made."""
+_NEWEST = 3
+"""A law's rate is that of the newest part of so many; its shape is that of the whole history."""
 _STEPS = 64
 
 
@@ -41,12 +46,31 @@ class Ahead:
 
     Attributes:
         seconds: by the trend; infinite if it does not lead there.
-        earliest, latest: the bounds within which 90 % of the forecasts from resampled parts of the history are.
+        earliest, latest: the bounds of most forecasts from resampled parts of the history, wider if forecasts from its
+            earlier parts would have been wrong by more.
     """
 
     seconds: float
     earliest: float
     latest: float
+
+
+def clock(times: Numbers, epochs: Numbers, levels: Numbers) -> Numbers:
+    """Return the times of epochs, made even if that is what the level grows by.
+
+    A level can grow by the epoch while the pace of the epochs varies: where a query replays its input, and in its first
+    epochs, which are slow. The epochs to come then have the pace of the newest ones.
+    """
+    newest = times[-max(len(times) // _NEWEST, _FEWEST_PACES + 1) :]
+    even = (epochs - epochs[-1]) * float(np.median(np.diff(newest)))
+    return even if 2 * _roughness(even, levels) < _roughness(times, levels) else times
+
+
+def _roughness(times: Numbers, levels: Numbers) -> float:
+    """Return by how much the rate of growth changes from one part of a history to the next: the mean logarithm."""
+    few = len(levels) < _BLOCKS * _A_BLOCK
+    rates = np.diff(levels) / np.maximum(np.diff(times), 1e-9) if few else _blocks(times, levels)[1]
+    return float(np.abs(np.diff(np.log(rates))).mean()) if (rates > 0).all() and len(rates) > 1 else np.inf
 
 
 def ahead(times: Numbers, levels: Numbers, limit: float) -> Ahead:
@@ -57,6 +81,28 @@ def ahead(times: Numbers, levels: Numbers, limit: float) -> Ahead:
         levels: the level at each time.
         limit: the limit, above the last level.
     """
+    found = _forecasts(times, levels, limit)
+    seconds = float(found[0])
+    earliest, latest = np.quantile(found[1:], _WITHIN, method="nearest")
+    wrong = _wrong_before(times, levels)
+    return Ahead(seconds, min(float(earliest), seconds / wrong), max(float(latest), seconds * wrong))
+
+
+def _wrong_before(times: Numbers, levels: Numbers) -> float:
+    """Return the largest factor by which forecasts of the highest level, from earlier parts, are wrong."""
+    reached = int(np.argmax(levels))
+    factors = [1.0]
+    for part in _PARTS:
+        known = int(reached * part)
+        actual = times[reached] - times[known - 1]
+        if known >= FEWEST and levels[reached] > levels[:known].max():
+            forecast = float(_forecasts(times[:known], levels[:known], float(levels[reached]), samples=0)[0])
+            factors.append(max(forecast / actual, actual / max(forecast, 1e-9)))
+    return max(factors)
+
+
+def _forecasts(times: Numbers, levels: Numbers, limit: float, samples: int = _SAMPLES) -> Numbers:
+    """Return the seconds until the limit is reached, and those by resampled parts of the history."""
     window = _growing(times, levels)
     times, levels = times[window:], levels[window:]
     middles, rates, spans = _blocks(times, levels)
@@ -67,19 +113,16 @@ def ahead(times: Numbers, levels: Numbers, limit: float) -> Ahead:
             laws = (np.log, _itself)
         elif depends >= _FASTER:
             laws = (np.log,)
-    chosen = np.random.default_rng(0).integers(0, len(rates), (_SAMPLES, len(rates)))
-    if not laws:
-        slope, above = _line(times, levels)
-        seconds = _at_rate(np.array([slope]), limit - above)
-        resampled = _at_rate((rates * spans)[chosen].sum(axis=1) / spans[chosen].sum(axis=1), limit - above)
-    else:
-        every = np.arange(len(rates))[None, :]
+    count = len(rates)
+    chosen = np.random.default_rng(0).integers(0, count, (samples, count))
+    chosen = np.concatenate([np.arange(count)[None, :], np.sort(chosen)])
+    if laws:
         steps = np.linspace(float(levels[-1]), limit, _STEPS + 1)
-        seconds = _between([_curved(law, middles, rates, every, steps) for law in laws])
-        resampled = _between([_curved(law, middles, rates, chosen, steps) for law in laws])
-    found = float(seconds[0])
-    earliest, latest = np.quantile(resampled, _WITHIN, method="nearest")
-    return Ahead(found, min(float(earliest), found), max(float(latest), found))
+        return _between([_curved(law, middles, rates, chosen, steps) for law in laws])
+    slope, above = _line(times, levels)
+    slopes = (rates * spans)[chosen].sum(axis=1) / spans[chosen].sum(axis=1)
+    slopes[0] = slope
+    return _at_rate(slopes, limit - above)
 
 
 def _growing(times: Numbers, levels: Numbers) -> int:
@@ -121,7 +164,8 @@ def _curved(law: _Law, middles: Numbers, rates: Numbers, chosen: Any, levels: Nu
     """Return the seconds for each choice of blocks: the sum of what each step of the level takes at its rate."""
     x, y = law(middles)[chosen], np.log(rates)[chosen]
     slope = _slopes(x, y)
-    height = np.median(y - slope[:, None] * x, axis=1)
+    newest = -(-x.shape[1] // _NEWEST)
+    height = np.median((y - slope[:, None] * x)[:, -newest:], axis=1)
     with np.errstate(over="ignore"):
         pace = np.exp(-(height[:, None] + slope[:, None] * law((levels[1:] + levels[:-1]) / 2)))
         found: Numbers = (pace * np.diff(levels)).sum(axis=1)

@@ -10,9 +10,9 @@ import pytest
 
 from load.stores import STEP, entry, kafka, of_states, written
 from streamstate.errors import InvalidArgumentError, UnknownEpochError
-from streamstate.state_inspect.load.trend import ahead
+from streamstate.state_inspect.load.trend import Numbers, ahead, clock
 
-TIMES = np.arange(120) * STEP
+TIMES: Numbers = np.arange(120, dtype="float64") * STEP
 
 
 def test_a_line_leads_to_its_limit(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_a_line_leads_to_its_limit(tmp_path: Path) -> None:
     assert found.level == 390
     assert found.reached is not None
     assert (found.reached - found.at).total_seconds() == pytest.approx(10 * STEP)
-    assert found.earliest == found.latest == found.reached
+    assert found.earliest == found.latest == found.reached  # the line has been right all along
     assert "At epoch 29 the state is 390 rows, and reaches 490 rows at " in str(found)
 
 
@@ -106,8 +106,17 @@ def test_noise_widens_the_range_and_does_not_move_the_forecast(seed: int) -> Non
 def test_a_backlog_that_began_to_grow_is_forecast_from_then_on() -> None:
     """The quiet time before says nothing."""
     levels = np.concatenate([np.zeros(180), np.arange(1, 121) * 30.0])
-    times = np.arange(300) * STEP
+    times: Numbers = np.arange(300, dtype="float64") * STEP
     assert ahead(times, levels, 4_600).seconds == pytest.approx(1_000 / 30 * STEP, rel=0.2)
+
+
+def test_what_grows_by_the_epoch_is_forecast_by_the_epoch() -> None:
+    """The first epochs are slow; those to come have the pace of the newest."""
+    epochs: Numbers = np.arange(30, dtype="float64")
+    times = np.cumsum(np.where(epochs < 10, 8.0, 2.0))
+    even = clock(times, epochs, 6 * epochs)
+    assert ahead(even, 6 * epochs, 6 * 39).seconds == pytest.approx(10 * 2.0)
+    assert clock(times, epochs, 3 * times + 1) is times, "by the time, the rate is steady"
 
 
 def test_single_epochs_do_not_matter() -> None:

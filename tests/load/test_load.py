@@ -183,8 +183,8 @@ def test_a_checkpoint_that_ran_elsewhere_shows_what_it_tells(store: Store) -> No
 
 def test_kafkas_rows_follow_from_offsets_where_spark_did_not_report(tmp_path: Path) -> None:
     """The difference of the end offsets is what the epoch read."""
-    ends = [{"offsets": f'[{{"t": {{"0": {end}}}}}]'} for end in (10, 25, 60)]
-    load = written(tmp_path, [entry(epoch, None, **end) for epoch, end in enumerate(ends)]).load()
+    ends = [f'[{{"t": {{"0": {end}}}}}]' for end in (10, 25, 60)]
+    load = written(tmp_path, [entry(epoch, None, offsets=end) for epoch, end in enumerate(ends)]).load()
     assert load.to_pandas()["rows"].tolist() == [pd.NA, 15, 35]
     assert "differences of Kafka's offsets" in " ".join(load.unknown)
 

@@ -45,6 +45,7 @@ def test_the_load_of_each_epoch_is_kept(totals: Totals) -> None:
     assert frame[["seconds", "rows", "state_rows", "state_bytes"]].notna().all(axis=None)
     assert {"addBatch", "walCommit"} < set(load.phases().columns)
     assert totals.running is not None
+    assert totals.running.query is not None
     tasks = task_load(totals.running.query, EPOCHS - 1)
     assert tasks is not None
     assert tasks.worst_seconds >= tasks.median_seconds
