@@ -60,12 +60,12 @@ class _Status:
         """Return the status of a Spark application."""
         from pyspark import SparkContext
 
-        return _known(SparkContext._gateway, context)  # noqa: SLF001 (no public way)
+        return _status(SparkContext._gateway, context)  # noqa: SLF001 (no public way)
 
     def tasks(self, run_id: str, epoch: int) -> TaskLoad | None:
         """Return the tasks of the longest stage of an epoch; None if it has none."""
-        stages = {stage: int(stage.executorRunTime()) for stage in self._stages(run_id, epoch)}
-        return self._tasks_of(max(stages, key=stages.__getitem__)) if stages else None
+        longest = max(self._stages(run_id, epoch), key=lambda stage: int(stage.executorRunTime()), default=None)
+        return None if longest is None else self._tasks_of(longest)
 
     def _stages(self, run_id: str, epoch: int) -> Iterator[Any]:
         """Yield the finished stages of an epoch."""
@@ -104,7 +104,7 @@ class _Status:
 
 
 @lru_cache(maxsize=1)
-def _known(gateway: Any, context: Any) -> _Status:
+def _status(gateway: Any, context: Any) -> _Status:
     jvm = gateway.jvm
     quantiles = gateway.new_array(jvm.double, 2)
     quantiles[0], quantiles[1] = 0.5, 1.0

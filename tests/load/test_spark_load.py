@@ -16,7 +16,7 @@ from streamstate.snapshots.store.epoch_load import EpochLoad, OperatorLoad, Shed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EPOCHS = 5
+EPOCHS = 3
 
 
 @pytest.fixture(scope="module")
