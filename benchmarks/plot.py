@@ -45,9 +45,9 @@ def errors_of_forecasts(figures: Path, picture: Path) -> None:
         axes.axvspan(-20, 20, color=_COLOURS[2], alpha=0.15, label="within 20 %")
         axes.barh([row["history"] for row in rows], [row["error"] for row in rows], color=_COLOURS[0], height=0.5)
         axes.axvline(0, color="#777777", linewidth=0.8)
-        axes.set(xlabel="error in percent of the time ahead: early (−) or late (+)")
+        axes.set(xlabel="error, % of the time ahead (− early, + late)")
         axes.tick_params(axis="y", labelsize=7)
-        axes.legend(loc="lower right")
+        axes.legend(loc="upper left")
 
 
 @contextmanager

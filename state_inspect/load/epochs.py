@@ -89,7 +89,7 @@ class EpochColumns:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One row per captured epoch; see :meth:`Load.to_pandas`."""
-        service = np.where((self.rows > 0) & (self.seconds > 0), self.rows / self.seconds, np.nan)
+        service = self.rows / np.where((self.rows > 0) & (self.seconds > 0), self.seconds, np.nan)
         kept = self.loads.numbers("kept", "shed")
         columns = {
             "epoch": self.epochs,
@@ -112,23 +112,29 @@ class EpochColumns:
         }
         return pd.DataFrame(columns)
 
-    @property
-    def _gap(self) -> Numbers:
+    @cached_property
+    def _follows(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """For each epoch whether the one before is captured too."""
+        found: np.ndarray[Any, np.dtype[np.bool_]] = np.diff(self.epochs, prepend=-2) == 1
+        return found
+
+    @cached_property
+    def _passed(self) -> Numbers:
         """The time from the planning of the epoch before; NaN after a gap."""
-        follows = np.diff(self.epochs, prepend=-2) == 1
         passed = np.diff(self.began, prepend=np.nan)
-        return np.where(follows & (passed > 0), passed, np.nan)
+        return np.where(self._follows & (passed > 0), passed, np.nan)
 
     @cached_property
     def _arrival(self) -> Numbers:
         """Rows a second that came since the epoch before was planned; without a known backlog, those that were read."""
-        waited = np.nan_to_num(self.backlog_rows)
-        return np.maximum(self.rows + np.diff(waited, prepend=0), 0) / self._gap
+        grown = np.diff(np.nan_to_num(self.backlog_rows), prepend=0)
+        grown[np.diff(np.isnan(self.backlog_rows), prepend=False)] = np.nan  # from here on it is known, or is not
+        return np.maximum(self.rows + grown, 0) / self._passed
 
     @cached_property
     def _catch_up(self) -> Numbers:
         """The seconds until the backlog would be gone at the rates of the newest epochs; infinite if never."""
-        spare = pd.Series(self.rows / self._gap - self._arrival).rolling(_RECENT, min_periods=1).median().to_numpy()
+        spare = pd.Series(self.rows / self._passed - self._arrival).rolling(_RECENT, min_periods=1).median().to_numpy()
         with np.errstate(divide="ignore", invalid="ignore"):
             time = np.where(spare > 0, self.backlog_rows / spare, np.inf)
         time[np.isnan(self.backlog_rows) | np.isnan(spare)] = np.nan
@@ -139,16 +145,17 @@ class EpochColumns:
     def _latency(self) -> Numbers:
         """The time from the arrival of an epoch's oldest row to the epoch's end.
 
-        That row came after the planning of the newest epoch at which all that had come was read by now.
+        That row came after the planning of the newest epoch at which all that had come was read by now. What waited
+        before a gap counts as read in it.
         """
-        if not len(self.epochs):
-            return np.empty(0)
-        read = np.cumsum(np.nan_to_num(self.rows))
-        came = np.maximum.accumulate(read + np.nan_to_num(self.backlog_rows))
-        before = np.concatenate([[0.0], read[:-1]])
-        oldest = np.minimum(np.searchsorted(came, before, side="right"), np.arange(len(read))) - 1
-        arrived = np.where(oldest >= 0, self.began[np.maximum(oldest, 0)], np.nan)
-        return np.where(self.rows > 0, self.began + self.seconds - arrived, np.nan)
+        rows, waits = np.nan_to_num(self.rows), np.nan_to_num(self.backlog_rows)
+        before = np.concatenate([[0.0], waits[:-1]])[: len(waits)]
+        read = np.cumsum(rows + np.where(self._follows, 0.0, before))
+        came = np.maximum.accumulate(read + waits)
+        places = np.arange(len(read))
+        oldest = np.minimum(np.searchsorted(came, read - rows, side="right"), places) - 1
+        known = self._follows & (self.rows > 0) & (oldest >= 0)
+        return np.where(known, self.began + self.seconds - self.began[np.maximum(oldest, 0)], np.nan)
 
     @cached_property
     def state_rows(self) -> Numbers:

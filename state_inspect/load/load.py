@@ -53,7 +53,7 @@ class Load:
         (infinite if it grew); ``latency_seconds``, from the arrival of its oldest row to its end; ``state_rows`` and
         ``state_bytes`` (memory, and RocksDB's files) of all operators; ``watermark_lag_seconds``, from the watermark to
         the newest event; ``median_task_seconds`` and ``worst_task_seconds``, of the longest stage; ``kept_rows`` and
-        ``dropped_rows``, of what :func:`streamstate.shed` saw. Values that are not known are missing: :attr:`unknown`
+        ``dropped_rows``, of what ``ss.shed`` saw. Values that are not known are missing: :attr:`unknown`
         says why.
 
         Example:

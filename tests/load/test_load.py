@@ -78,6 +78,22 @@ def test_after_a_gap_no_rate_is_made_up(tmp_path: Path) -> None:
     assert frame["arrival_rate"].isna().tolist() == [True, True, False]
 
 
+def test_latency_after_a_gap_counts_from_the_gap(tmp_path: Path) -> None:
+    """What waited before it was read in it, as far as one can know."""
+    found = [entry(0, kafka(10, 900)), Entry.gap(1), *(entry(epoch, kafka(10, 0)) for epoch in (2, 3))]
+    frame = written(tmp_path, found).load().to_pandas()
+    assert frame["latency_seconds"].isna().tolist() == [True, True, False]
+    assert frame["latency_seconds"][2] == STEP + 5
+
+
+def test_where_a_backlog_begins_to_be_known_no_rate_is_made_up(tmp_path: Path) -> None:
+    """Its rows did not all come since the epoch before."""
+    found = [entry(0, kafka(10, None)), entry(1, kafka(10, 500)), entry(2, kafka(10, 510))]
+    frame = written(tmp_path, found).load().to_pandas()
+    assert frame["arrival_rate"].isna().tolist() == [True, True, False]
+    assert frame["arrival_rate"][2] == 20 / STEP
+
+
 def test_tasks_and_shed_rows_are_shown(tmp_path: Path) -> None:
     """Those of epochs without them are missing."""
     tasks = TaskLoad(4, 0.5, 2.0, 3, 900, 100)
