@@ -380,8 +380,9 @@ class History:
 
         Example:
             >>> load = store["delays"].load()
-            >>> load.to_pandas()["seconds"].max()
-            >>> load.forecast(state="10GB")
+            >>> slow = load.to_pandas().nlargest(3, "seconds")
+            >>> print(load.forecast(state=1_000_000))
+            At epoch 61 the state is 5 rows, and never reaches 1,000,000 rows at this trend.
         """
         return Load.of(self._recorded, None if last is None else whole_number(last, "last"))
 
