@@ -17,6 +17,7 @@ from benchmarks.beside import back_to_back, paced
 from benchmarks.bucket import bucket, bucket_requests
 from benchmarks.fleet import fleet
 from benchmarks.following import follower_memory, freshness
+from benchmarks.forecasting import forecasting
 from benchmarks.forking import forking
 from benchmarks.growth import growth
 from benchmarks.harness import Measurement, Size, report
@@ -66,6 +67,7 @@ _ALL = {
     "step": _Benchmark(stepping_forks, Size(10_000, 1_000, 50)),
     "audit": _Benchmark(auditing, Size(0, 0, 50)),
     "policies": _Benchmark(policies, Size(0, 0, 200), needs_spark=False),
+    "forecast": _Benchmark(forecasting, Size(0, 0, 0), needs_spark=False),
     "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 4)),
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),

@@ -38,6 +38,18 @@ def asked_about(figures: Path, picture: Path) -> None:
         axes.legend(loc="upper left")
 
 
+def errors_of_forecasts(figures: Path, picture: Path) -> None:
+    """Draw the error of each forecast, in percent of the time ahead."""
+    rows = json.loads(figures.read_text(encoding="utf-8"))[::-1]
+    with _drawn(picture) as axes:
+        axes.axvspan(-20, 20, color=_COLOURS[2], alpha=0.15, label="within 20 %")
+        axes.barh([row["history"] for row in rows], [row["error"] for row in rows], color=_COLOURS[0], height=0.5)
+        axes.axvline(0, color="#777777", linewidth=0.8)
+        axes.set(xlabel="error, % of the time ahead (− early, + late)")
+        axes.tick_params(axis="y", labelsize=7)
+        axes.legend(loc="upper left")
+
+
 @contextmanager
 def _drawn(picture: Path) -> Iterator[Any]:
     """Yield axes, and save a picture that depends on nothing but the figures."""
@@ -54,7 +66,7 @@ def _drawn(picture: Path) -> Iterator[Any]:
     plt.close(plot)
 
 
-_PLOTS = {"growth": grown, "long_history": asked_about}
+_PLOTS = {"growth": grown, "long_history": asked_about, "forecasts": errors_of_forecasts}
 
 
 def publish(name: str, figures: object) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from streamstate.errors import InvalidArgumentError, UnknownColumnError
-from streamstate.snapshots.calls.checks import duration
+from streamstate.snapshots.calls.checks import byte_size, duration
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import History, Snapshot, StateTable
@@ -42,6 +42,15 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"invalid number {text!r}: expected an integer of at least 1")
     return int(text)
+
+
+def state_limit(text: str) -> int | str:
+    """An argument that is a size in bytes with its unit, or a number of rows."""
+    if text.isascii() and text.isdigit() and int(text):
+        return int(text)
+    if byte_size(text):
+        return text
+    raise argparse.ArgumentTypeError(f"invalid limit {text!r}: expected a size such as 10GB, or a number of rows")
 
 
 def port(text: str) -> int:

@@ -25,6 +25,7 @@ from streamstate.command_line.fork import FORK
 from streamstate.command_line.inputs import INPUTS
 from streamstate.command_line.key import KEY
 from streamstate.command_line.late import LATE
+from streamstate.command_line.load import LOAD
 from streamstate.command_line.ls import LS
 from streamstate.command_line.migrate import MIGRATE
 from streamstate.command_line.restore import RESTORE
@@ -40,7 +41,7 @@ from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 COMMANDS = (
     *(FIND, DOCTOR, EPOCHS, CHECK, MIGRATE, FORK, CAPTURE, FOLLOW),
-    *(LS, SHOW, SQL, DIFF, KEY, WHY, INPUTS, LATE),
+    *(LS, SHOW, SQL, DIFF, KEY, WHY, INPUTS, LATE, LOAD),
     *(RETAIN, COMPACT, EXPORT, RESTORE, SERVE),
 )
 

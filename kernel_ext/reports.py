@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from streamstate.state_inspect.history import History as History
     from streamstate.state_inspect.inputs.late import Late as Late
     from streamstate.state_inspect.inputs.why import Why as Why
+    from streamstate.state_inspect.load.forecast import Forecast as Forecast
+    from streamstate.state_inspect.load.load import Load as Load
     from streamstate.state_inspect.snapshot import Snapshot as Snapshot
     from streamstate.state_inspect.sql.result import Result as Result
     from streamstate.state_inspect.state_table import StateTable as StateTable

@@ -14,6 +14,8 @@ from streamstate.state_inspect.differences.diff import Diff, DiffSummary
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.inputs.late import Late
 from streamstate.state_inspect.inputs.why import Why
+from streamstate.state_inspect.load.forecast import Forecast
+from streamstate.state_inspect.load.load import Load
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.result import Result
 from streamstate.state_inspect.state_table import StateTable
@@ -26,8 +28,10 @@ __all__ = [
     "Cut",
     "Diff",
     "DiffSummary",
+    "Forecast",
     "History",
     "Late",
+    "Load",
     "Result",
     "Snapshot",
     "StaleKeys",

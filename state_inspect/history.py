@@ -52,6 +52,7 @@ from streamstate.state_inspect.inputs.late import Late, dropped
 from streamstate.state_inspect.inputs.late_counts import late_counts
 from streamstate.state_inspect.inputs.why import Why, explained
 from streamstate.state_inspect.keys.table_key import lists_options
+from streamstate.state_inspect.load.load import Load
 from streamstate.state_inspect.results.results import (
     RESULT,
     result_plan,
@@ -104,8 +105,8 @@ class History:
         or ``offsets`` (when the batch was planned, because the checkpoint is a copy whose files have the times of
         copying); ``mode``, ``real-time`` if Spark ran the epoch in its real-time mode, where an epoch is an interval
         between two checkpoints, otherwise None; ``next_watermark``, the watermark that the next epoch begins with
-        (1970-01-01: there is none). Last, ``read`` and ``records``: what the epoch read, as ``sources`` and ``records``
-        of :meth:`Checkpoint.epochs`.
+        (1970-01-01: there is none); ``load``, JSON with the epoch's load (see :meth:`load`). Last, ``read`` and
+        ``records``: what the epoch read, as ``sources`` and ``records`` of :meth:`Checkpoint.epochs`.
         """
         entries = self._recorded.with_counts(self._recorded.entries())
         per_table = {"rows": "rows", "changes": "changes", "keyframes": "keyframe"}
@@ -363,6 +364,27 @@ class History:
             >>> history.watermark_lag().nlargest(3, "lag")
         """
         return watermark_lag(self._recorded.entries(), WatermarkLags(self._recorded))
+
+    @consistent_read()
+    def load(self, *, last: int | None = None) -> Load:
+        """The load of each epoch: its duration, rows, backlog, state and tasks, and forecasts.
+
+        Spark reports most of it, and capture keeps it if it runs in the query's process. Of a query that runs elsewhere
+        the checkpoint tells some of it; :attr:`Load.unknown` says what is missing.
+
+        Args:
+            last: the number of the newest epochs to look at; by default all.
+
+        Raises:
+            InvalidArgumentError: ``last`` is not an integer above zero.
+
+        Example:
+            >>> load = store["delays"].load()
+            >>> slow = load.to_pandas().nlargest(3, "seconds")
+            >>> print(load.forecast(state=1_000_000))
+            At epoch 61 the state is 5 rows, and never reaches 1,000,000 rows at this trend.
+        """
+        return Load.of(self._recorded, None if last is None else whole_number(last, "last"))
 
     @consistent_read()
     def advise(self) -> list[Advice]:

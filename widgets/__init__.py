@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streamstate.widgets.diffs.model import DiffView
     from streamstate.widgets.key_history.model import KeyHistoryView
     from streamstate.widgets.late_rows import LateRowsView
+    from streamstate.widgets.load_view import LoadView
     from streamstate.widgets.model import Focus
     from streamstate.widgets.overview import StoreOverview
     from streamstate.widgets.state_browser.model import StateBrowser
@@ -40,6 +41,7 @@ __all__ = [
     "Focus",
     "KeyHistoryView",
     "LateRowsView",
+    "LoadView",
     "QueryDashboard",
     "StateBrowser",
     "StoreOverview",
@@ -58,6 +60,7 @@ _HOMES = {
     "Focus": "model",
     "KeyHistoryView": "key_history.model",
     "LateRowsView": "late_rows",
+    "LoadView": "load_view",
     "QueryDashboard": "dashboard.model",
     "StateBrowser": "state_browser.model",
     "StoreOverview": "overview",

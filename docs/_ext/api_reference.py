@@ -97,7 +97,7 @@ PAGES = {
             *("Audit", "AuditedReplay", f"{_CORE}.replay.audit.report.AuditDivergence", "Suspect"),
             *("ProposedMapping", "Proposal", "WrittenCheckpoint", "Promotion", "RescaleReport", "RescaleAdvice"),
             *("Supervised", "DrillReport", "QueryStatus", "StreamStateWarning"),
-            *("Result", "Advice", "Why", "Late", "StaleKeys", "Watch", "WatchEvent", "Tail"),
+            *("Result", "Advice", "Why", "Late", "Load", "Forecast", "StaleKeys", "Watch", "WatchEvent", "Tail"),
             *("RetentionReport", "CompactedTable", "ExportReport"),
             *("RecordedFrame", "Recorder", f"{_CORE}.variables.notifications.Change", "Subscription"),
         ),

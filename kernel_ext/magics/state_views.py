@@ -1,17 +1,19 @@
-"""``%state NAME timeline``, ``dashboard`` and ``save``: other views of a query, and its browser in a file."""
+"""``%state NAME timeline``, ``load``, ``dashboard`` and ``save``: other views of a query, and its browser in a file."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
+from streamstate.command_line.argument_types import count, state_limit
 from streamstate.magics.arguments import MagicParser, Verb, add_output, add_store
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import loading
 from streamstate.magics.state_rows import named_history, shown_table
 
 if TYPE_CHECKING:
-    from streamstate.widgets import QueryDashboard, Timeline
+    from streamstate.state_inspect import Load
+    from streamstate.widgets import LoadView, QueryDashboard, Timeline
     from streamstate.widgets.export.saving import SaveReport
 
 
@@ -33,6 +35,27 @@ def _view(notebook: NotebookContext, args: argparse.Namespace) -> Timeline | Que
             view = widgets.QueryDashboard(history, notebook.running.get(history.name))
     notebook.assign(args.output, view)
     return view
+
+
+def _load_arguments(parser: MagicParser) -> None:
+    parser.add("--state", metavar="LIMIT", type=state_limit, help="forecast when the state has 10GB, or so many rows")
+    parser.add("--backlog", metavar="ROWS", type=count, help="forecast when so many rows wait in the sources")
+    add_store(parser)
+    add_output(parser, "keep the load in a variable: its numbers, and forecasts")
+
+
+def _load(notebook: NotebookContext, args: argparse.Namespace) -> Load | LoadView:
+    """Return the view of the load, or the load itself for a variable."""
+    __tracebackhide__ = True
+    from streamstate import widgets
+
+    history, _ = named_history(notebook, args)
+    with loading(notebook.shell):
+        value: Load | LoadView = (
+            history.load() if args.output else widgets.LoadView(history, state=args.state, backlog=args.backlog)
+        )
+    notebook.assign(args.output, value)
+    return value
 
 
 def _save_arguments(parser: MagicParser) -> None:
@@ -65,6 +88,13 @@ TIMELINE = Verb(
     _view_arguments,
     _view,
     "widgets.Timeline",
+)
+LOAD = Verb(
+    "load",
+    "show whether the query keeps up: rates, phases, backlog, state, tasks, forecasts",
+    _load_arguments,
+    _load,
+    "History.load",
 )
 DASHBOARD = Verb(
     "dashboard",

@@ -128,7 +128,7 @@ def _progress(query: StreamingQuery, epoch: int) -> BatchProgress | None:
     event: Any = query._jsq.lastProgress()
     if event is None or int(event.batchId()) != epoch or not event.durationMs().containsKey("addBatch"):
         return None
-    return BatchProgress(str(event.runId()), int(event.numInputRows()))
+    return BatchProgress.of(json.loads(event.json()))
 
 
 def active_queries(spark: SparkSession) -> set[str]:

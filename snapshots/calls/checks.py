@@ -18,6 +18,8 @@ BuildQuery: TypeAlias = "Callable[[], DataFrame]"
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
 
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b", re.IGNORECASE)
+
 
 def whole_number(value: object, name: str, *, least: int = 1, most: int | None = None) -> int:
     """Return the value; raise unless it is an integer within bounds. A bool is not one.
@@ -41,6 +43,20 @@ def duration(text: str) -> timedelta | None:
     """
     match = _DURATION.fullmatch(text.strip())
     return timedelta(**{_UNITS[match[2]]: float(match[1])}) if match else None
+
+
+def byte_size(text: str) -> int | None:
+    """Return a size such as 800MB, 10GB (10⁹ bytes each) or 2GiB (2³⁰) in bytes; None if the text is not one.
+
+    Example:
+        >>> byte_size("1.5 GB"), byte_size("2KiB"), byte_size("much")
+        (1500000000, 2048, None)
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    power = " kmgt".index(match[2].lower() or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 def positive_duration(value: timedelta, argument: str) -> timedelta:

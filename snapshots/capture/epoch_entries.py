@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.capture.pass_plan import PassPlan
+from streamstate.snapshots.capture.spark_load import load_of, with_tasks
 from streamstate.snapshots.checkpoint.commit_times import CommitTimes
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.spark.connect import is_of_connect
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.entries import Entry, TableEntry
+from streamstate.snapshots.store.epoch_load import EpochLoad
 from streamstate.snapshots.store.layout import CAPTURED
 
 if TYPE_CHECKING:
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 
 # How long Spark may take to report an epoch that it has committed.
 _PROGRESS_WAIT = timedelta(seconds=0.5)
+# Seconds between two questions for an epoch's tasks, each of which takes 5 to 10 milliseconds.
+_TASKS_EVERY = 1.0
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,16 @@ class BatchProgress:
 
     run_id: str
     input_rows: int
+    load: EpochLoad | None = None
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> BatchProgress:
+        """Return the facts in an event, or in its JSON, parsed. Over Connect an event has no sum of its rows."""
+        rows = sum(source["numInputRows"] for source in event["sources"])
+        load: EpochLoad | None = None
+        with contextlib.suppress(KeyError, TypeError, ValueError):  # of another form: capture does not depend on it
+            load = load_of(event)
+        return cls(str(event["runId"]), rows, load)
 
 
 @dataclass
@@ -42,6 +59,7 @@ class EpochEntries:
     reader: StateReader
     query: StreamingQuery | None = None
     """The query, if it was given or seen running here: it keeps its progress when Spark no longer lists it."""
+    _asked_for_tasks: float = -math.inf
 
     def of(
         self,
@@ -62,7 +80,7 @@ class EpochEntries:
             forked: whether the checkpoint is a fork's.
         """
         entries = [Entry.gap(epoch) for epoch in plan.gaps]
-        progress = {**known, **self._progress(plan.epochs)}
+        progress = {**known, **self._with_tasks(self._progress(plan.epochs))}
         times = CommitTimes(self.reader.checkpoint, forked=forked)
         for epoch in plan.epochs:
             entry = self._entry(epoch, tables[epoch], progress.get(epoch), sources)
@@ -83,6 +101,16 @@ class EpochEntries:
                 return progress
             time.sleep(0.01)
 
+    def _with_tasks(self, progress: dict[int, BatchProgress]) -> dict[int, BatchProgress]:
+        """Add the tasks of the newest epoch, which Spark still has, unless epochs are so short that it would matter."""
+        newest = max(progress, default=None)
+        if newest is None or self.query is None or (load := progress[newest].load) is None:
+            return progress
+        if time.monotonic() - self._asked_for_tasks < _TASKS_EVERY:
+            return progress
+        self._asked_for_tasks = time.monotonic()
+        return progress | {newest: replace(progress[newest], load=with_tasks(load, self.query, newest))}
+
     def _running_query(self) -> StreamingQuery | None:
         active = self.reader.running.streams.active if self.reader.running else []
         return next((query for query in active if str(query.id) == self.reader.checkpoint.query_id), None)
@@ -102,6 +130,7 @@ class EpochEntries:
             sources=self.reader.checkpoint.sources(planned, sources) if planned else None,
             began_at=planned.began_at if planned else None,
             next_watermark=self.reader.checkpoint.next_watermark_at(epoch),
+            load=progress.load.text() if progress and progress.load else None,
         )
 
 
@@ -115,26 +144,29 @@ def _progress_of(query: StreamingQuery | None, epochs: Collection[int]) -> tuple
         newest = max(newest, epoch)
         if epoch < min(epochs):
             break
-        if epoch in epochs and progress is not None:
-            events[epoch] = progress
+        if epoch in epochs and (found := progress()) is not None:
+            events[epoch] = found
     return newest, events
 
 
-def _reported(query: StreamingQuery) -> Iterator[tuple[int, BatchProgress | None]]:
-    """Yield the number of each epoch that Spark has reported, the newest first, with its progress.
-
-    A query that waits for data reports the coming epoch's number without any.
-    """
+def _reported(query: StreamingQuery) -> Iterator[tuple[int, Callable[[], BatchProgress | None]]]:
+    """Yield the number of each epoch that Spark has reported, the newest first, with a reader of its progress."""
     if is_of_connect(query):
         for event in reversed(query.recentProgress):
-            rows = sum(source["numInputRows"] for source in event["sources"])  # of the whole it has none
-            progress = BatchProgress(str(event["runId"]), rows)
-            yield int(event["batchId"]), progress if "addBatch" in event["durationMs"] else None
+            yield int(event["batchId"]), partial(_finished, event)
         return
     # Through the JVM's own objects: pyspark would parse all hundred events to get the newest few.
-    for event in reversed(list(query._jsq.recentProgress())):
-        progress = BatchProgress(str(event.runId()), int(event.numInputRows()))
-        yield int(event.batchId()), progress if event.durationMs().containsKey("addBatch") else None
+    for known in reversed(list(query._jsq.recentProgress())):
+        yield int(known.batchId()), partial(_from_json, known)
+
+
+def _from_json(event: Any) -> BatchProgress | None:
+    return _finished(json.loads(event.json()))
+
+
+def _finished(event: Mapping[str, Any]) -> BatchProgress | None:
+    """Return an epoch's progress. A query that waits for data reports the coming epoch's number without any."""
+    return BatchProgress.of(event) if "addBatch" in event["durationMs"] else None
 
 
 def _offsets_json(planned: PlannedEpoch) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamstate.snapshots.checkpoint.source_offsets import kafka_topics
@@ -40,14 +40,26 @@ def kafka_lag(report: Mapping[str, Any] | None) -> int | None:
 
     The numbers are those of the metrics ``…OffsetsBehindLatest``, which Spark gives as an average, for all partitions.
     """
-    behind = [lag for source in (report or {}).get("sources") or [] for lag in _behind(source)]
-    return sum(behind) if behind else None
+    behind = [partitions_behind(source) for source in (report or {}).get("sources") or []]
+    known = [lag for partitions in behind for lag in (partitions or {}).values()]
+    return sum(known) if known else None
 
 
-def _behind(source: Mapping[str, Any]) -> Iterator[int]:
-    latest, end = kafka_topics(source["latestOffset"]), kafka_topics(source["endOffset"])
+def partitions_behind(source: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return how many records an epoch left unread in each partition of a source; None if it is not Kafka's.
+
+    Args:
+        source: the source in Spark's report on the epoch.
+
+    Example:
+        >>> partitions_behind({"latestOffset": '{"flights":{"0":812}}', "endOffset": '{"flights":{"0":800}}'})
+        {'flights/0': 12}
+    """
+    latest, end = kafka_topics(source.get("latestOffset")), kafka_topics(source.get("endOffset"))
     if latest is None or end is None:
-        return
-    for topic, partitions in latest.items():
-        for partition, offset in partitions.items():
-            yield max(offset - end.get(topic, {}).get(partition, 0), 0)
+        return None
+    return {
+        f"{topic}/{partition}": max(offset - end.get(topic, {}).get(partition, 0), 0)
+        for topic, partitions in latest.items()
+        for partition, offset in partitions.items()
+    }

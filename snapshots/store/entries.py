@@ -68,6 +68,8 @@ class Entry:
     """``real-time`` if the epoch's files show that mode of Spark's; otherwise None."""
     next_watermark: datetime | None = None
     """The watermark that the next epoch begins with; 1970-01-01: there is none; None: unknown, as for ``sources``."""
+    load: str | None = None
+    """The epoch's load as JSON (see ``epoch_load``); None if Spark's progress was not at hand."""
     generation: int = field(default=0, compare=False)
     """The number of runs of retention that the manifest had been through when it was read."""
 
@@ -138,7 +140,7 @@ class Entries(Sequence[Entry]):
 
     def __init__(self, rows: pa.Table, generation: int = 0) -> None:
         self.generation = generation
-        self._rows = _ascending(rows)
+        self._rows = _ascending(_whole(rows))
         self._made: dict[int, list[Entry]] = {}
         self._columns: dict[str, list[Any]] = {}
         self._facts: dict[str, TableFacts] = {}
@@ -229,6 +231,10 @@ class Entries(Sequence[Entry]):
         if len(self) <= most:
             return self
         return Entries(self._rows.slice(len(self) - most).combine_chunks(), self.generation)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column of the manifest."""
+        return self._rows[name]
 
     def values(self, column: str) -> list[Any]:
         """Return a column of the manifest as Python values."""
@@ -338,6 +344,14 @@ def _of_table(rows: pa.Table, column: str, table: str) -> tuple[_Flags, _Integer
     there[rows_of[is_table]] = True
     found[rows_of[is_table]] = pc.fill_null(values, -1).to_numpy(zero_copy_only=False)[is_table]
     return there, found
+
+
+def _whole(rows: pa.Table) -> pa.Table:
+    """Return the rows with the columns that a manifest of an older version lacks, which are null."""
+    for column in MANIFEST:
+        if column.name not in rows.column_names:
+            rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))
+    return rows
 
 
 def _ascending(rows: pa.Table) -> pa.Table:

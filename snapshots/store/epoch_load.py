@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class EpochLoad:
 
     def text(self) -> str:
         """Return the facts as the manifest keeps them."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps(_known(asdict(self)), separators=(",", ":"))
 
     @classmethod
     def of(cls, text: str) -> EpochLoad:
@@ -134,3 +135,16 @@ class EpochLoad:
                 "shed": None if known.get("shed") is None else ShedCounts(**known["shed"]),
             }
         )
+
+
+def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts without those that are not known: each has None as its default."""
+    return {
+        name: _known(value)
+        if isinstance(value, Mapping)
+        else [_known(part) for part in value]
+        if isinstance(value, tuple)
+        else value
+        for name, value in facts.items()
+        if value is not None
+    }

@@ -55,6 +55,7 @@ MANIFEST = pa.schema(
         ("time_source", pa.string()),
         ("mode", pa.string()),
         ("next_watermark", TIME),
+        ("load", pa.string()),
     ]
 )
 

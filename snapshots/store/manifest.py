@@ -90,14 +90,20 @@ class Manifest:
         return self.entries if table.version() == self._version else read_entries(TableVersion(self._place, table))
 
     def _make(self) -> None:
-        if not self._exists and self._handle.if_exists() is None:
-            make_manifest(self._place)
+        """Create the table, or give one that an older version wrote the columns that it lacks."""
+        table = None if self._exists else self._handle.if_exists()
+        if not self._exists and (table is None or not {*MANIFEST.names} <= {*_columns(table)}):
+            make_manifest(self._handle)
         self._exists = True
 
 
-def make_manifest(place: Place) -> None:
-    """Create a query's manifest, if it does not exist."""
-    open_or_create(place, MANIFEST, "streamstate: the epochs of one query")
+def make_manifest(where: Place | Handle) -> None:
+    """Create a query's manifest, if it does not exist, or give it the columns that it lacks."""
+    open_or_create(where, MANIFEST, "streamstate: the epochs of one query")
+
+
+def _columns(table: DeltaTable) -> list[str]:
+    return [field.name for field in table.schema().fields]
 
 
 def generation_of(table: DeltaTable) -> int:

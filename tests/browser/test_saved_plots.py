@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from bound_store import BoundQuery
+from load.stores import busy
 from playwright.sync_api import Browser, expect
 from sampling import sampled
 from views.test_late_rows_view import frame
@@ -15,7 +16,7 @@ from views.test_late_rows_view import frame
 import streamstate as ss
 from browser.conftest import watching
 from streamstate.reports import History
-from streamstate.widgets import DiffView, KeyHistoryView, LateRowsView, QueryDashboard, Timeline, VariableView
+from streamstate.widgets import DiffView, KeyHistoryView, LateRowsView, LoadView, QueryDashboard, Timeline, VariableView
 from streamstate.widgets.view import View
 
 pytestmark = pytest.mark.browser
@@ -34,6 +35,7 @@ def variable(history: History) -> View[Any]:
 VIEWS: dict[str, Callable[[History], View[Any]]] = {
     "dashboard": QueryDashboard,
     "differences": lambda history: DiffView(history, 0, 6),
+    "load": lambda history: LoadView(busy(Path(history.recorded.layout.root).parent / "busy"), backlog=500),
     "key": lambda history: KeyHistoryView(history, "op0", {"carrier": "C01", "origin": "JFK"}),
     "late rows": lambda _history: LateRowsView(frame(), query="q"),
     "variable": variable,

@@ -122,6 +122,12 @@ def _path(query: Any) -> str:
     return ss.Checkpoint(query).path
 
 
+def _load(client: Client, name: str) -> dict[str, Any]:
+    frame = ss.open_store(client.store)[name].load().to_pandas()
+    known = frame[["seconds", "state_rows", "state_bytes"]].notna().all(axis=None)
+    return {"rows": frame["rows"].tolist(), "known": bool(known), "tasks": int(frame["worst_task_seconds"].count())}
+
+
 def _checkpoints(client: Client) -> Iterator[tuple[str, Any]]:
     given = client.folder / "a [check] point, runId = 1"
     for name, options in (("temporary", {}), ("given", {"checkpointLocation": str(given)})):
@@ -141,6 +147,7 @@ def _checkpoints(client: Client) -> Iterator[tuple[str, Any]]:
                 "capture": with_capture.status.state,
                 "rows": client.captured(name),
                 "input rows": ss.open_store(client.store)[name].epochs()["input_rows"].tolist(),
+                "load": _load(client, name),
                 "after the end": error(partial(_path, query)),
             },
         )

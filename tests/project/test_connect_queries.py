@@ -41,6 +41,7 @@ def test_a_query_leads_to_its_checkpoint(seen: dict[str, Any], name: str) -> Non
     found = seen[name]
     assert (found["is its"], found["name"], found["capture"], found["rows"]) == (True, name, "stopped", TOTALS)
     assert found["input rows"] == [20, 20, 20]
+    assert found["load"] == {"rows": [20, 20, 20], "known": True, "tasks": 0}
     if name == "given":
         assert found["path"].endswith("/a [check] point, runId = 1")
         assert found["after the end"] == f"no error: {found['path']!r}"

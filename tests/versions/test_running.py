@@ -13,6 +13,7 @@ from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
 import streamstate as ss
 from scripts.house import sources
 from scripts.typecheck import folders
+from streamstate.snapshots.spark.task_times import task_load
 from versions.queries import EPOCHS, Totals, add, aggregated, input_of, state, stream
 
 if TYPE_CHECKING:
@@ -34,6 +35,21 @@ def test_a_query_starts_and_is_captured(totals: Totals) -> None:
     for epoch in range(EPOCHS):
         assert state(totals.history, epoch) == totals.expected(epoch)
     assert totals.checkpoint.operators()["reads"].tolist() == ["changelog"]
+
+
+@pytest.mark.versions("`history.load`, with tasks")
+def test_the_load_of_each_epoch_is_kept(totals: Totals) -> None:
+    """What Spark reports has the same names in each version; its status has the tasks of the newest epoch."""
+    load = totals.history.load()
+    frame = load.to_pandas()
+    assert frame[["seconds", "rows", "state_rows", "state_bytes"]].notna().all(axis=None)
+    assert {"addBatch", "walCommit"} < set(load.phases().columns)
+    assert totals.running is not None
+    assert totals.running.query is not None
+    tasks = task_load(totals.running.query, EPOCHS - 1)
+    assert tasks is not None
+    assert tasks.worst_seconds >= tasks.median_seconds
+    assert tasks.stateful
 
 
 @pytest.mark.versions("`%%stream`")

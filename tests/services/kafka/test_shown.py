@@ -75,6 +75,15 @@ def test_epochs_say_what_they_read_and_how_far_they_are_behind(running: Running)
     assert running.history.epochs()["records"].tolist() == running.history.epochs()["input_rows"].tolist() == [60, 22]
 
 
+def test_the_load_has_the_backlog_of_each_partition(running: Running) -> None:
+    """What waited when an epoch was planned: a real broker's newest offsets less those that it read."""
+    load = running.history.load()
+    first = load.partitions().query("epoch == 0").set_index("partition")["backlog_rows"].to_dict()
+    assert first == {f"{FLIGHTS}/0": 11, f"{FLIGHTS}/1": 11, "gates/0": 0, "gates/1": 0}
+    assert load.to_pandas()["backlog_rows"].tolist() == [22, 0]
+    assert load.to_pandas()["rows"].tolist() == [60, 22]
+
+
 def test_records_are_text_with_their_place(running: Running) -> None:
     """In the answer's text, its HTML and its panel: topics whole, JSON in one line, headers as text."""
     why = running.history.why(1, k="k3")

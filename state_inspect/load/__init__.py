@@ -1,0 +1,1 @@
+"""The load of a query: epochs in columns, and forecasts."""

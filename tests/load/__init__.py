@@ -1,0 +1,1 @@
+"""The load of queries: collected, kept, shown and forecast."""
