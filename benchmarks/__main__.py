@@ -25,6 +25,7 @@ from benchmarks.long_history import long_history
 from benchmarks.looking import looking
 from benchmarks.recovering import recovering
 from benchmarks.rescaling import rescaling
+from benchmarks.shedding import shedding
 from benchmarks.stepping_forks import stepping_forks
 from benchmarks.storage import storage
 from benchmarks.topic import topic
@@ -64,6 +65,7 @@ _ALL = {
     "fork": _Benchmark(forking, Size(1_000_000, 50_000, 60)),
     "step": _Benchmark(stepping_forks, Size(10_000, 1_000, 50)),
     "audit": _Benchmark(auditing, Size(0, 0, 50)),
+    "shedding": _Benchmark(shedding, Size(0, 2_000_000, 30)),
     "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 4)),
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),
@@ -108,7 +110,7 @@ def _measured(names: list[str], sized: Callable[[Size], Size]) -> Iterator[Measu
         )
     try:
         for name in names:
-            with tempfile.TemporaryDirectory(prefix="streamstate-bench-") as folder:
+            with tempfile.TemporaryDirectory(prefix="streamstate-bench-", ignore_cleanup_errors=True) as folder:
                 yield from _ALL[name].run(spark, Path(folder, name), sized(_ALL[name].size))
     finally:
         if spark is not None:
