@@ -47,7 +47,8 @@ def delays(rows: int, seed: int) -> NDArray[np.float64]:
     """Delays of flights in minutes, as they are in New York: most are early, a few are hours late."""
     drawn = np.random.default_rng(seed)
     late = drawn.random(rows) < 0.4
-    return np.round(np.where(late, drawn.exponential(40.0, rows), -drawn.exponential(6.0, rows)))
+    drawn_delays: NDArray[np.float64] = np.where(late, drawn.exponential(40.0, rows), -drawn.exponential(6.0, rows))
+    return drawn_delays.round()
 
 
 def _covered(name: str, errors: float) -> Measurement:
@@ -87,13 +88,11 @@ def _covered_in_spark(spark: SparkSession, folder: Path) -> Iterator[Measurement
         running = ss.start(frame, f"q{seed}", folder / "store", trigger="available-now")
         running.wait(timeout=600)
         running.stop()
-        found = running.history.live().result().to_pandas().set_index("g")
-        true = made.groupby("g")["delay"].agg(["sum", "count", "mean"])
-        for name in outside:
-            outside[name] += sum(
-                abs(found.loc[g, name]["estimate"] - true.loc[g, name]) > STATED * found.loc[g, name]["error"]
-                for g in range(GROUPS)
-            )
+        true = made.groupby("g")["delay"].agg(["sum", "count", "mean"]).to_dict("index")
+        for row in running.history.live().result().to_arrow().to_pylist():
+            for name in outside:
+                difference = row[name]["estimate"] - true[row["g"]][name]
+                outside[name] += abs(difference) > STATED * row[name]["error"]
     spark.streams.resetTerminated()
     checked = SPARK_RUNS * GROUPS
     setting = f"{SPARK_RUNS} queries, {GROUPS} groups of 1,000 rows, all above 60, a quarter below"
@@ -153,7 +152,7 @@ def _level(spark: SparkSession, folder: Path, epochs: int) -> Measurement:
             running = ss.start(_counted(spark, kind, 100), f"{kind}{turn}", folder / "store", every="10m")
             assert running.query is not None
             while len(running.query.recentProgress) < epochs + 5:
-                running.query.awaitTermination(0.2)
+                running.query.awaitTermination(1)
             progress = [entry["durationMs"]["triggerExecution"] / 1_000 for entry in running.query.recentProgress]
             seconds.extend(progress[4:])
             running.stop()

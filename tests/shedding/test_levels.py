@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def predicates(draw: st.DrawFn, depth: int = 2) -> tuple[str, Any]:
     if kind == "in":
         return f"v IN ({x!r}, {y!r})", lambda v: v in (x, y)
     sign = draw(COMPARISONS)
-    truth = {
+    truth: Callable[[float, float], bool] = {
         "<": lambda a, b: a < b,
         "<=": lambda a, b: a <= b,
         ">": lambda a, b: a > b,
@@ -50,9 +51,9 @@ def predicates(draw: st.DrawFn, depth: int = 2) -> tuple[str, Any]:
         "=": lambda a, b: a == b,
         "<>": lambda a, b: a != b,
     }[sign]
-    return (
-        (f"v {sign} {x!r}", lambda v: truth(v, x)) if kind == "compare" else (f"{x!r} {sign} v", lambda v: truth(x, v))
-    )
+    if kind == "compare":
+        return f"v {sign} {x!r}", lambda v: truth(v, x)
+    return f"{x!r} {sign} v", lambda v: truth(x, v)
 
 
 @given(predicates(), st.data(), st.integers(0, ALL))

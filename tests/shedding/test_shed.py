@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from conftest import Source
 from oracle import spark_rows
@@ -73,12 +73,17 @@ class Recorded:
     def build(self) -> DataFrame:
         """The query's code."""
         kept = ss.shed(self.source.stream(), value="delay", weight="w")
-        return kept.groupBy("k").agg(
-            F.count("*").alias("n"),
-            weighted_sum("delay").alias("total"),
-            weighted_mean("delay").alias("mean"),
-            weighted_count().alias("rows"),
-        )
+        return totals(kept)
+
+
+def totals(kept: DataFrame) -> DataFrame:
+    """Totals by key, with their errors."""
+    return kept.groupBy("k").agg(
+        F.count("*").alias("n"),
+        weighted_sum("delay").alias("total"),
+        weighted_mean("delay").alias("mean"),
+        weighted_count().alias("rows"),
+    )
 
 
 def ended(
@@ -122,68 +127,90 @@ def added_file(recorded: Recorded) -> Path:
     return max(recorded.source.folder.glob("*.parquet"))
 
 
-def kept_of(spark: SparkSession, epoch: int, value: dict[str, Any]) -> pd.DataFrame:
-    """The rows of an epoch with their shares, and whether a level keeps them: the rule, written again in Python."""
-    level = Level.of(value)
-    frame = pd.DataFrame(rows_of(epoch)).astype(object)
-    frame = frame.where(frame.notna(), None)
-    hashes = spark.createDataFrame(frame, SCHEMA).select(F.xxhash64("event_id")).toPandas().iloc[:, 0]
-    frame["share"] = [
-        ALL if one is None else level.share(delay) for one, delay in zip(frame["event_id"], frame["delay"], strict=True)
-    ]
-    frame["kept"] = [number % ALL < share for number, share in zip(hashes, frame["share"], strict=True)]
-    return frame
+@dataclass(frozen=True)
+class Judged:
+    """A row of input, and what a level makes of it: the rule, written again in Python."""
+
+    key: int
+    delay: float | None
+    no_id: bool
+    share: int
+    reason: str
+    kept: bool
+
+    @property
+    def weight(self) -> float:
+        """Its weight, if it is kept."""
+        return ALL / self.share
 
 
-def expected(spark: SparkSession, levels: tuple[dict[str, Any], ...]) -> dict[int, tuple[int, float, float]]:
-    """The numbers of kept rows, and the sums of weights and weighted delays, after epochs with some levels."""
-    epochs = [kept_of(spark, epoch, level) for epoch, level in enumerate(levels)]
-    kept = pd.concat([frame[frame["kept"]] for frame in epochs])
-    weight = ALL / kept["share"].astype(float)
-    kept = kept.assign(w=weight, x=weight * kept["delay"].astype(float))
-    return {k: (len(rows), rows["w"].sum(), rows["x"].sum()) for k, rows in kept.groupby("k")}
+def judged(spark: SparkSession, epoch: int, value: Mapping[str, Any]) -> list[Judged]:
+    """The rows of an epoch under a level."""
+    level, rows = Level.of(value), rows_of(epoch)
+    known = [*zip(*rows.values(), strict=True)]
+    hashes = [row[0] for row in spark.createDataFrame(known, SCHEMA).select(F.xxhash64("event_id")).collect()]
+    made = []
+    for (event, key, delay), hashed in zip(known, hashes, strict=True):
+        share, interval = ALL if event is None else level.share(delay), level.interval(delay)
+        reason = str(interval) if interval else "no_value"
+        made.append(Judged(key, delay, event is None, share, reason, hashed % ALL < share))
+    return made
 
 
-def found_in(rows: pd.DataFrame) -> dict[int, tuple[int, float, float]]:
-    """The same, as a result of :meth:`Recorded.build` has it."""
-    return {
-        row["k"]: (row["n"], pytest.approx(row["rows"]["estimate"]), pytest.approx(row["total"]["estimate"]))
-        for _, row in rows.iterrows()
-    }
+def expected(spark: SparkSession, levels: Sequence[Mapping[str, Any]]) -> dict[int, Any]:
+    """The result after epochs with some levels: the kept rows, and the three estimates with their errors."""
+    kept = [row for epoch, level in enumerate(levels) for row in judged(spark, epoch, level) if row.kept]
+    found: dict[int, Any] = {}
+    for key in range(GROUPS):
+        rows = [row for row in kept if row.key == key]
+        valued = [(row.weight, row.delay) for row in rows if row.delay is not None]
+        total = sum(w * x for w, x in valued)
+        mean = total / sum(w for w, _ in valued)
+        estimates = {
+            "total": (total, sum(w * (w - 1) * x * x for w, x in valued) ** 0.5),
+            "mean": (mean, sum(w * (w - 1) * (x - mean) ** 2 for w, x in valued) ** 0.5 / sum(w for w, _ in valued)),
+            "rows": (sum(row.weight for row in rows), sum(row.weight * (row.weight - 1) for row in rows) ** 0.5),
+        }
+        found[key] = {"k": key, "n": len(rows)} | {
+            name: {"estimate": pytest.approx(value), "error": pytest.approx(error, rel=1e-6, abs=1e-6)}
+            for name, (value, error) in estimates.items()
+        }
+    return found
+
+
+def result_of(history: History, epoch: int | None = None) -> dict[int, Any]:
+    """The same, as the captured result has it."""
+    snapshot = history.live() if epoch is None else history.at(epoch)
+    return {row["k"]: row for row in snapshot.result().to_arrow().to_pylist()}
 
 
 @pytest.mark.parametrize("epoch", range(len(LEVELS)))
 def test_an_epoch_keeps_what_its_level_says(spark: SparkSession, recorded: Recorded, epoch: int) -> None:
-    """By the id's hash; all rows without an id; rows without a value by the base share."""
-    assert expected(spark, LEVELS[: epoch + 1]) == found_in(recorded.history.at(epoch).result().to_pandas())
+    """By the id's hash; all rows without an id; rows without a value by the base share. Errors follow from them."""
+    assert expected(spark, LEVELS[: epoch + 1]) == result_of(recorded.history, epoch)
 
 
 @pytest.mark.parametrize("epoch", range(len(LEVELS)))
 def test_each_row_is_counted_once(spark: SparkSession, recorded: Recorded, epoch: int) -> None:
     """Kept and dropped are all rows, by the reason, with the level's version."""
-    counts, rows = counted(recorded.progress[epoch]), kept_of(spark, epoch, LEVELS[epoch])
-    level = Level.of(LEVELS[epoch])
-    intervals = [level.interval(delay) for delay in rows["delay"]]
-    reasons = pd.Series(["no_value" if at == 0 else str(at) for at in intervals])[~rows["kept"].astype(bool)]
+    counts, rows = counted(recorded.progress[epoch]), judged(spark, epoch, LEVELS[epoch])
     assert counts.rows == ROWS
-    assert counts.kept == rows["kept"].sum()
-    assert counts.kept_null_id == rows["event_id"].isna().sum() == ROWS // 50
-    assert counts.dropped == reasons.value_counts().to_dict()
+    assert counts.kept == sum(row.kept for row in rows)
+    assert counts.kept_null_id == sum(row.no_id for row in rows) == ROWS // 50
+    assert counts.dropped == Counter(row.reason for row in rows if not row.kept)
+    assert counts.intervals == Counter(row.reason for row in rows if not row.no_id and row.delay is not None)
     assert counts.level == epoch
 
 
-def test_a_result_has_its_error_in_every_form(recorded: Recorded) -> None:
-    """The errors follow from the kept rows; SQL reads their fields, without Spark."""
-    found = ss.open_store(recorded.store).sql(
-        "SELECT k, total.estimate, total.error, mean.error AS of_mean FROM q.result"
-    )
-    rows = recorded.history.live().result().to_pandas().set_index("k")
-    for row in found.to_pandas().itertuples():
-        assert row.estimate == rows.loc[row.k, "total"]["estimate"]
-        assert row.error == rows.loc[row.k, "total"]["error"] > 0
-        assert row.of_mean == rows.loc[row.k, "mean"]["error"] > 0
-    first = recorded.history.at(0).result().to_pandas()
-    assert {row["error"] for name in ("total", "mean", "rows") for row in first[name]} == {0.0}
+def test_sql_reads_estimates_and_errors(recorded: Recorded) -> None:
+    """As fields of the result's structs, without Spark."""
+    found = ss.open_store(recorded.store).sql("SELECT k, total.estimate AS e, total.error AS s FROM q.result")
+    rows = result_of(recorded.history)
+    assert [(row["e"], row["s"]) for row in found.to_arrow().to_pylist()] == [
+        (rows[row["k"]]["total"]["estimate"], rows[row["k"]]["total"]["error"]) for row in found.to_arrow().to_pylist()
+    ]
+    first = result_of(recorded.history, 0)
+    assert {row[name]["error"] for name in ("total", "mean", "rows") for row in first.values()} == {0.0}
 
 
 def test_a_replay_keeps_the_same(recorded: Recorded) -> None:
@@ -204,9 +231,9 @@ def test_a_fork_may_see_another_level(spark: SparkSession, recorded: Recorded, t
     what_if = level_for(None, 0.1)
     other.step(recorded.build, epochs=2, shared={"q_shed": what_if})
     other.capture(tmp_path / "store", "other")
-    table = ss.open_store(tmp_path / "store")["other"].live().table().to_pandas()
-    counts = {k: n for k, (n, *_) in expected(spark, (LEVELS[0], what_if, what_if)).items()}
-    assert dict(zip(table["k"], table["count"], strict=True)) == counts
+    table = ss.open_store(tmp_path / "store")["other"].live().table().to_arrow().to_pylist()
+    counts = {key: row["n"] for key, row in expected(spark, (LEVELS[0], what_if, what_if)).items()}
+    assert {row["k"]: row["count"] for row in table} == counts
     with pytest.raises(InvalidArgumentError, match="Invalid level of shedding"):
         recorded.checkpoint.fork(tmp_path / "bad", at=0).step(
             recorded.build, shared={"q_shed": {"bounds": [], "keep": [], "base": 1}}
@@ -216,10 +243,10 @@ def test_a_fork_may_see_another_level(spark: SparkSession, recorded: Recorded, t
 def test_the_input_behind_a_change_is_what_was_kept(spark: SparkSession, recorded: Recorded) -> None:
     """Inputs are all rows of the epoch; those behind a change are the kept ones of its key."""
     assert recorded.history.inputs(1).count() == ROWS
-    rows = kept_of(spark, 1, LEVELS[1])
+    kept = sum(row.kept for row in judged(spark, 1, LEVELS[1]) if row.key == 1)
     why = recorded.history.why(1, k=1)
     with why.bound():
-        assert why.sides["rows"].count() == ((rows["k"] == 1) & rows["kept"]).sum()
+        assert why.sides["rows"].count() == kept
 
 
 def test_a_fork_that_runs_has_a_level_of_its_own(spark: SparkSession, recorded: Recorded, tmp_path: Path) -> None:
@@ -228,8 +255,7 @@ def test_a_fork_that_runs_has_a_level_of_its_own(spark: SparkSession, recorded: 
     running, _ = ended(recorded.build(), "forked", recorded.store, fork.path)
     level = ss.shared(recorded.store, "forked_shed")
     assert level.get() == LEVELS[1]
-    again = (*LEVELS[:2], LEVELS[1])
-    assert expected(spark, again) == found_in(running.history.live().result().to_pandas())
+    assert expected(spark, (*LEVELS[:2], LEVELS[1])) == result_of(running.history)
     level.set(LEVELS[0])
     added = added_file(recorded)
     _, progress = ended(recorded.build(), "forked", recorded.store, fork.path)
@@ -241,21 +267,11 @@ def test_a_fork_that_runs_has_a_level_of_its_own(spark: SparkSession, recorded: 
 def test_a_query_that_sheds_no_more_goes_on(recorded: Recorded, tmp_path: Path) -> None:
     """Spark cannot remove the source that binds epochs, so the level stays, without effect."""
     fork = recorded.checkpoint.fork(tmp_path / "fork", at=1)
-    kept_all = (
-        recorded.source.stream()
-        .withColumn("w", F.lit(1.0))
-        .groupBy("k")
-        .agg(
-            F.count("*").alias("n"),
-            weighted_sum("delay").alias("total"),
-            weighted_mean("delay").alias("mean"),
-            weighted_count().alias("rows"),
-        )
-    )
+    kept_all = totals(recorded.source.stream().withColumn("w", F.lit(1.0)))
     running, _ = ended(kept_all, "plain", recorded.store, fork.path)
-    snapshots = (recorded.history.at(1), running.history.live())
-    totals = [snapshot.table().to_pandas()["count"].sum() for snapshot in snapshots]
-    assert totals[1] - totals[0] == ROWS
+    counts = [sum(row["n"] for row in result_of(recorded.history, 1).values())]
+    counts.append(sum(row["n"] for row in result_of(running.history).values()))
+    assert counts[1] - counts[0] == ROWS
 
 
 def test_spark_filters_without_python(spark: SparkSession, recorded: Recorded, tmp_path: Path) -> None:
@@ -267,7 +283,7 @@ def test_spark_filters_without_python(spark: SparkSession, recorded: Recorded, t
     spark.conf.unset("spark.sql.codegen.wholeStage")
     counts = [counted(progress) for progress in started.recentProgress]
     assert {(each.kept, each.level) for each in counts} == {(ROWS, None)}, "no level is bound"
-    plan = started._jsq.streamingQuery().lastExecution().executedPlan().toString()  # type: ignore[attr-defined]
+    plan = started._jsq.streamingQuery().lastExecution().executedPlan().toString()
     assert plan.count("BatchEvalPython") == plan.count("Range (0, 1") == 1, plan
     for operator in ("Filter (isnotnull(_streamstate_shed_kept", "Project [event_id"):
         assert all("*(" in line for line in plan.splitlines() if operator in line), plan
@@ -283,7 +299,7 @@ def test_counts_are_right_under_every_sink_and_plan(spark: SparkSession, recorde
     declare_level(tmp_path / "store", "twice", init=LEVELS[1])
     _, progress = ended(recorded.build(), "twice", tmp_path / "store", sink=several_times)
     assert [counted(each).kept for each in progress] == [
-        kept_of(spark, epoch, LEVELS[1])["kept"].sum() for epoch in range(len(LEVELS))
+        sum(row.kept for row in judged(spark, epoch, LEVELS[1])) for epoch in range(len(LEVELS))
     ]
     spread = ss.shed(recorded.source.stream().repartition(5), value="delay").repartition(3)
     for number, write in enumerate((several_times, None)):
@@ -313,7 +329,8 @@ def test_two_sources_shed_under_names(spark: SparkSession, recorded: Recorded, t
 
     def side(name: str | None, weight: str) -> DataFrame:
         timed = recorded.source.stream().withColumn("t", F.timestamp_seconds(F.lit(0))).where("event_id IS NOT NULL")
-        return ss.shed(timed.withWatermark("t", "1 hour").select("event_id", "t"), weight=weight, name=name)
+        kept: DataFrame = ss.shed(timed.withWatermark("t", "1 hour").select("event_id", "t"), weight=weight, name=name)
+        return kept
 
     with pytest.raises(AnalysisException, match="The metric name is not unique: streamstate_shed"):
         side(None, "w").join(side(None, "w2"), ["event_id", "t"])
@@ -327,10 +344,9 @@ def test_two_sources_shed_under_names(spark: SparkSession, recorded: Recorded, t
 
 def test_a_query_that_was_begun_without_can_go_on_as_a_fork(recorded: Recorded, tmp_path: Path) -> None:
     """Its checkpoint is refused, and the way that the message names works."""
-    store, build = tmp_path / "store", lambda frame: frame.groupBy("k").count()
-    source = recorded.source.stream()
-    ended(build(source), "old", store, tmp_path / "old")
-    frame = build(ss.shed(source))
+    store, source = tmp_path / "store", recorded.source.stream()
+    ended(source.groupBy("k").count(), "old", store, tmp_path / "old")
+    frame = ss.shed(source).groupBy("k").count()
     with pytest.raises(QueryError, match=r"begun without ss\.shed") as raised:
         ended(frame, "old", store, tmp_path / "old")
     assert "shared=(streamstate.shedding.declare_level(store, new_name),)" in str(raised.value)
@@ -393,9 +409,6 @@ def test_several_ids_and_an_existing_weight(spark: SparkSession, recorded: Recor
     assert kept.columns == ["event_id", "k", "delay", "w"]
     running, progress = ended(kept.groupBy("w").count(), "ids", tmp_path / "store")
     assert counted(progress[0]).kept_null_id == ROWS // 50
-    found = running.history.at(0).table().to_pandas()
-    assert dict(zip(found["w"], found["count"], strict=True)) == {
-        3.0: ROWS // 50,
-        6.0: counted(progress[0]).kept - ROWS // 50,
-    }
+    found = {row["w"]: row["count"] for row in running.history.at(0).table().to_arrow().to_pylist()}
+    assert found == {3.0: ROWS // 50, 6.0: counted(progress[0]).kept - ROWS // 50}
     assert math.isclose(counted(progress[0]).kept / ROWS, 0.5, abs_tol=0.1)

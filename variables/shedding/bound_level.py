@@ -138,7 +138,7 @@ def _before(frame: DataFrame, checkpoint: str) -> Binding | None:
 def _value(binding: Binding, name: str) -> Any:
     """Return the value of a level that an epoch was bound to."""
     version = binding.versions[name]
-    if version is None:
+    if version is None or version.number is None:
         return None
     declaration = declared_variable(binding.store, name).declaration
     return log_of(declaration, binding.at, version.branch).value(version.number)

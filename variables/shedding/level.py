@@ -101,7 +101,7 @@ def _problem(value: Any) -> str:
         return "bounds and keep are not lists"
     if len(keep) != len(bounds) + 1 or len(keep) > MOST:
         return f"{len(bounds)} bounds and {len(keep)} shares"
-    if not all(_is_number(bound) for bound in bounds) or any(a >= b for a, b in pairwise(bounds)):
+    if not all(is_number(bound) for bound in bounds) or any(a >= b for a, b in pairwise(bounds)):
         return "the bounds are not ascending numbers"
     shares = [*keep, value["base"]]
     if not all(isinstance(share, int) and not isinstance(share, bool) and 0 <= share <= ALL for share in shares):
@@ -109,5 +109,6 @@ def _problem(value: Any) -> str:
     return ""
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number, which not-a-number is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)

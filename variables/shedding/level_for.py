@@ -10,7 +10,7 @@ from typing import Any
 
 from streamstate.errors import InvalidArgumentError
 from streamstate.variables.shedding.kept_predicate import KeptPredicate, kept_predicate
-from streamstate.variables.shedding.level import ALL, MOST, Level
+from streamstate.variables.shedding.level import ALL, MOST, Level, is_number
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def level_for(
         >>> level_for(kept=0.25, utility=[(0, 0.2), (60, 1.0)], rows=[600, 400])
         {'bounds': [60.0], 'keep': [0, 6250], 'base': 2500}
     """
-    if isinstance(kept, bool) or not isinstance(kept, (int, float)) or not 0 <= kept <= 1:
+    if not (is_number(kept) and 0 <= kept <= 1):
         raise InvalidArgumentError(f"Invalid kept={kept!r}: expected a share from 0 to 1.")
     intervals = _intervals(None if keep is None else kept_predicate(keep), _steps(utility))
     shares = [1.0 if interval.protected else float(kept) for interval in intervals]

@@ -56,7 +56,7 @@ def _level_here() -> tuple[int | None, Level]:
     binding = run.binding_if_any(int(epoch))
     bound = () if binding is None else ((name, at) for name, at in binding.versions.items() if is_level(name))
     for name, version in bound:
-        if binding is not None and version is not None:
+        if binding is not None and version is not None and version.number is not None:
             return version.number, Level.of(_value(run, binding, name, version))
     return None, Level()
 
@@ -69,7 +69,7 @@ def _value(run: QueryRun, binding: Binding, name: str, version: Version) -> Any:
     else:  # an epoch that is only looked at again, or that a fork's original planned
         transport, identity = binding.at, _declared(binding.store, name).identity
     declaration = Declaration(name, declared_type(TYPE), identity=identity, store=binding.store)
-    return log_of(declaration, transport, version.branch).value(version.number)
+    return log_of(declaration, transport, version.branch).value(version.number or 0)
 
 
 def _declared(store: str, name: str) -> Declaration:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, QueryError, SparkVersionError, UnknownColumnError
 from streamstate.snapshots.spark.catalyst import keeps_state
@@ -87,8 +87,9 @@ def _check_frame(frame: DataFrame) -> None:
     from pyspark.sql import DataFrame
 
     require_classic(frame)
-    if not isinstance(frame, DataFrame) or not frame.isStreaming:
-        what = "a batch DataFrame" if isinstance(frame, DataFrame) else f"a value of type {type(frame).__name__}"
+    given: Any = frame
+    if not (isinstance(given, DataFrame) and given.isStreaming):
+        what = "a batch DataFrame" if isinstance(given, DataFrame) else f"a value of type {type(given).__name__}"
         raise QueryError(
             f"ss.shed drops rows of a stream, and this is {what}.\nStart from spark.readStream; in a batch, use"
             " frame.sample(fraction)."
