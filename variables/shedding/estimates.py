@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 def weighted_sum(column: str | Column, weight: str | Column = "w") -> Column:
     """Return an aggregate: the sum of a column before shedding, estimated from the rows that were kept.
 
-    It is a struct of ``estimate`` and ``error``, one standard error: the sum is within two errors of the estimate in
-    about 95 of 100 cases, if at least some 30 of the group's rows were sampled and none of them dominates. The error
-    is 0 if no row could have been dropped. Nulls do not count; without other values both are null.
+    It is a struct of ``estimate`` and ``error``, one standard error. The sum is within 2.5 errors of the estimate in
+    more than 95 of 100 cases, if the group has at least 100 sampled rows (1.96 errors would do for a normal
+    distribution, but sums of few or of skewed values are not normal). With 30 rows, use 3 errors; with fewer, or if
+    single values dominate, the error says little: keep such values whole. The error is 0 if no row could have been
+    dropped. Nulls do not count; without other values both are null.
 
     The error takes rows as dropped independently. Rows with one id are kept or dropped together, so if ids repeat
     within a group, the estimate is still unbiased, but the error is too small: up to √m times for ids of m rows each.
@@ -31,7 +33,7 @@ def weighted_sum(column: str | Column, weight: str | Column = "w") -> Column:
 
     Example:
         >>> from streamstate.shedding import weighted_sum
-        >>> kept = ss.shed(flights, id=["carrier", "flight", "time_hour"], weight="w")
+        >>> kept = ss.shed(flights, id=["user", "scheduled"], weight="w")
         >>> frame = kept.groupBy("carrier").agg(weighted_sum("delay").alias("delay"))
         >>> frame.schema["delay"].dataType.simpleString()
         'struct<estimate:double,error:double>'

@@ -30,6 +30,7 @@ def level_variable(query: str) -> str:
             letters, digits and ``_``, is shortened and gets a digest.
 
     Example:
+        >>> from streamstate.shedding import level_variable
         >>> level_variable("delays")
         'delays_shed'
     """

@@ -54,6 +54,7 @@ def level_for(
         InvalidArgumentError: another argument is invalid, or there are more than five intervals.
 
     Example:
+        >>> from streamstate.shedding import level_for
         >>> level_for("delay >= 60", 0.25)
         {'bounds': [60.0], 'keep': [2500, 10000], 'base': 2500}
         >>> level_for(kept=0.25, utility=[(0, 0.2), (60, 1.0)], rows=[600, 400])

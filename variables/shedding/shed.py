@@ -64,7 +64,7 @@ def shed(
         SparkConnectError: the frame is of Spark Connect.
 
     Example:
-        >>> kept = ss.shed(flights, id=["carrier", "flight", "time_hour"], value="delay", weight="w")
+        >>> kept = ss.shed(flights, id=["user", "scheduled"], value="delay", weight="w")
         >>> kept.columns[-1]
         'w'
     """
