@@ -117,11 +117,11 @@ class ShedCounts:
                 totals[name] = totals.get(name, 0) + (count or 0)
         levels = [counts["level"] for counts in found if counts.get("level") is not None]
         return cls(
-            totals["rows"],
-            totals["kept"],
+            totals.get("rows", 0),
+            totals.get("kept", 0),
             _with_prefix(totals, "dropped_"),
             max(levels, default=None),
-            totals["kept_null_id"],
+            totals.get("kept_null_id", 0),
             _with_prefix(totals, "rows_"),
         )
 

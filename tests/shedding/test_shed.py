@@ -22,6 +22,7 @@ from streamstate.errors import (
     InvalidNameError,
     QueryError,
     UnknownColumnError,
+    VariableError,
 )
 from streamstate.reports import History, Running
 from streamstate.shedding import declare_level, level_for, weighted_count, weighted_mean, weighted_sum
@@ -301,6 +302,7 @@ def test_counts_are_right_under_every_sink_and_plan(spark: SparkSession, recorde
     assert [counted(each).kept for each in progress] == [
         sum(row.kept for row in judged(spark, epoch, LEVELS[1])) for epoch in range(len(LEVELS))
     ]
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
     spread = ss.shed(recorded.source.stream().repartition(5), value="delay").repartition(3)
     for number, write in enumerate((several_times, None)):
         writer = spread.writeStream.trigger(availableNow=True)
@@ -308,6 +310,7 @@ def test_counts_are_right_under_every_sink_and_plan(spark: SparkSession, recorde
         query = (writer.format("noop") if write is None else writer.foreachBatch(write)).start()
         query.awaitTermination()
         assert [counted(each).rows for each in query.recentProgress] == [ROWS] * len(LEVELS)
+    spark.conf.unset("spark.sql.adaptive.enabled")
 
 
 def test_an_epoch_without_rows_counts_none(recorded: Recorded, tmp_path: Path) -> None:
@@ -398,6 +401,8 @@ def test_levels_are_no_variables_of_users(recorded: Recorded, tmp_path: Path) ->
     version = level.version
     with pytest.raises(InvalidArgumentError, match="Invalid level of shedding"):
         level.set({"bounds": [1.0], "keep": [1], "base": 1})
+    with pytest.raises(VariableError, match="set in the driver"):
+        level.add(level_for(None, 0.5))
     assert level.version == version
 
 

@@ -69,7 +69,8 @@ def own_level(
     A query that goes on from a fork under a new name begins with the level that the fork was made at.
     """
     before = _before(frame, checkpoint)
-    init = None if before is None else next((_value(before, known) for known in _levels(before)), None)
+    levels = _levels(before)
+    init = None if before is None or not levels or level_variable(name) in levels else _value(before, levels[0])
     return declare_level(store, name, transport=transport, init=init, storage_options=options)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
+from streamstate.errors import UnknownVariableError
 from streamstate.snapshots.checkpoint.bindings import EPOCH, RUN, Binding, Version
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.declared_types import declared_type
@@ -76,4 +77,7 @@ def _declared(store: str, name: str) -> Declaration:
     from streamstate.snapshots.store.declared_variables import DeclaredVariables
     from streamstate.snapshots.store.layout import Layout
 
-    return Declaration.from_text(DeclaredVariables(Layout.at(store, None)).all()[name].declaration, store=store)
+    known = DeclaredVariables(Layout.at(store, None)).all()
+    if name not in known:
+        raise UnknownVariableError.among("shared variable", name, known, where=f"in {store}")
+    return Declaration.from_text(known[name].declaration, store=store)
