@@ -7,10 +7,11 @@ import statistics
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import psutil
 
 import streamstate as ss
 from benchmarks.harness import Measurement, Size, bounded
@@ -102,7 +103,7 @@ def _covered_in_spark(spark: SparkSession, folder: Path) -> Iterator[Measurement
 
 
 def _filter(spark: SparkSession, folder: Path, rows: int) -> Iterator[Measurement]:
-    """Time epochs of queries without and with the filter, by turns; all rows are kept, so that the rest is alike."""
+    """Take the CPU time of queries without and with the filter, by turns; all rows are kept: the rest is alike."""
     numbers = count()
     taken: dict[str, list[float]] = {"none": [], "sampling": [], "intervals": []}
     for turn in range(_ROUNDS + 1):
@@ -113,7 +114,7 @@ def _filter(spark: SparkSession, folder: Path, rows: int) -> Iterator[Measuremen
     medians = {kind: statistics.median(seconds) for kind, seconds in taken.items()}
     for kind in ("sampling", "intervals"):
         yield Measurement(
-            f"an epoch of {rows:,} rows, {kind}",
+            f"CPU time of an epoch of {rows:,} rows, {kind}",
             "ss.shed, nothing dropped",
             medians[kind],
             "without it",
@@ -135,13 +136,16 @@ def _counted(spark: SparkSession, kind: str, rows: int) -> DataFrame:
 
 
 def _epoch(spark: SparkSession, frame: DataFrame, checkpoint: Path) -> float:
-    """Return the seconds that Spark takes for the rows of one epoch."""
+    """Return the CPU seconds of Java for a query of one epoch: of all threads, whatever else the machine does."""
+    assert spark._jvm is not None
+    java = psutil.Process(int(spark._jvm.java.lang.ProcessHandle.current().pid()))
+    before = java.cpu_times()
     writer = frame.writeStream.format("noop").outputMode("update").trigger(once=True)
     query = writer.option("checkpointLocation", str(checkpoint)).start()
     query.awaitTermination()
-    seconds: Any = query.recentProgress[-1]["durationMs"]["addBatch"]
     spark.streams.resetTerminated()
-    return float(seconds) / 1_000
+    after = java.cpu_times()
+    return float(after.user + after.system - before.user - before.system)
 
 
 def _level(spark: SparkSession, folder: Path, epochs: int) -> Measurement:
