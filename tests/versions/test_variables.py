@@ -64,7 +64,9 @@ def test_shedding(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
         if epoch:
             add(folder / "input", epoch, input_of(epoch))
             level.set(level_for(None, 0.25))
-        running = ss.start(frame, "q", folder / "store", trigger="available-now", partitions=2)
+        running = ss.start(
+            frame, "q", folder / "store", checkpoint=folder / "checkpoint", trigger="available-now", partitions=2
+        )
         running.wait(timeout=120)
         assert running.query is not None
         observed = running.query.recentProgress[-1]["observedMetrics"]
@@ -74,7 +76,7 @@ def test_shedding(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
         assert found is not None
         assert (found.level, found.rows) == (epoch, 11)
         assert found.rows - found.kept == sum(found.dropped.values()) > 0
-    fork = running.checkpoint.fork(folder / "fork", at=0)
+    fork = ss.Checkpoint(folder / "checkpoint").fork(folder / "fork", at=0)
     fork.step(build)
     fork.capture(folder / "store", "forked")
     tables = [ss.open_store(folder / "store")[name].at(1).table().to_pandas() for name in ("q", "forked")]
