@@ -27,6 +27,7 @@ from benchmarks.looking import looking
 from benchmarks.policies import policies
 from benchmarks.recovering import recovering
 from benchmarks.rescaling import rescaling
+from benchmarks.shedding import shedding
 from benchmarks.stepping_forks import stepping_forks
 from benchmarks.storage import storage
 from benchmarks.topic import topic
@@ -68,6 +69,7 @@ _ALL = {
     "audit": _Benchmark(auditing, Size(0, 0, 50)),
     "policies": _Benchmark(policies, Size(0, 0, 200), needs_spark=False),
     "forecast": _Benchmark(forecasting, Size(0, 0, 0), needs_spark=False),
+    "shedding": _Benchmark(shedding, Size(0, 2_000_000, 30)),
     "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 4)),
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),
@@ -112,7 +114,7 @@ def _measured(names: list[str], sized: Callable[[Size], Size]) -> Iterator[Measu
         )
     try:
         for name in names:
-            with tempfile.TemporaryDirectory(prefix="streamstate-bench-") as folder:
+            with tempfile.TemporaryDirectory(prefix="streamstate-bench-", ignore_cleanup_errors=True) as folder:
                 yield from _ALL[name].run(spark, Path(folder, name), sized(_ALL[name].size))
     finally:
         if spark is not None:

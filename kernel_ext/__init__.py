@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streamstate.state_inspect.store import open_store as open_store
     from streamstate.variables.columns import shared_column as shared_column
     from streamstate.variables.declaring import shared as shared
+    from streamstate.variables.shedding.shed import shed as shed
 
 __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -15,6 +15,7 @@ from streamstate.errors import InvalidArgumentError, InvalidNameError, VariableE
 from streamstate.variables.declared_types import DeclaredType, declared_type
 from streamstate.variables.merge import Merge
 from streamstate.variables.named_merges import merge_of
+from streamstate.variables.shedding.level import Level, is_level
 
 Access: TypeAlias = Literal["read-mostly", "write-mostly"]
 """The use of a variable by operators. One that is ``write-mostly`` is only contributed to: no epoch waits for it."""
@@ -132,8 +133,10 @@ class Declaration:
         """Return the state of a value that is set.
 
         Raises:
-            InvalidArgumentError: it is not of the type.
+            InvalidArgumentError: it is not of the type, or no level of shedding, which the query could not use.
         """
+        if is_level(self.name):
+            Level.of(*value)
         if len(value) == 1 and self.merging.state == self.type.arrow:
             return self.type.stored(value[0], self.name)
         return self.merging.lifted(self.name, *value)

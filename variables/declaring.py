@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streamstate.errors import UnknownVariableError, VariableConflictError, VariableError
+from streamstate.errors import InvalidNameError, UnknownVariableError, VariableConflictError, VariableError
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.store.declared_variables import DeclaredVariable, DeclaredVariables, declare
 from streamstate.snapshots.store.layout import Layout
@@ -15,6 +15,7 @@ from streamstate.snapshots.store.registry import check_store
 from streamstate.variables.declaration import Declaration, Function, check_variable_name
 from streamstate.variables.recorded_versions import VersionRecorder
 from streamstate.variables.shared_variable import SharedVariable, whoami
+from streamstate.variables.shedding.level import SUFFIX, is_level
 from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.version_bytes import encoded_contribution
 from streamstate.variables.version_log import INIT
@@ -65,7 +66,8 @@ def shared(
         The variable, with ``.get()``, ``.set(x)``, ``.add(x)``, ``.history()`` and ``.on_change(callback)``.
 
     Raises:
-        InvalidNameError, InvalidArgumentError: a part of the declaration is invalid.
+        InvalidNameError, InvalidArgumentError: a part of the declaration is invalid; names that end with ``_shed`` are
+            those of the levels of :func:`shed`, which starting a query declares.
         VariableConflictError: the store has a variable of the name that was declared otherwise.
         UnknownVariableError: ``type`` is left out, and the store has no such variable.
         TransportError: the transport cannot be reached.
@@ -77,13 +79,31 @@ def shared(
         1
     """
     path = location(store)
-    layout = Layout.at(path, storage_options)
-    check_store(layout)
+    check_store(Layout.at(path, storage_options))
     check_variable_name(name)
-    known = DeclaredVariables(layout).all()
     if type is None:
         return declared_variable(path, name, storage_options, function=merge if callable(merge) else None)
+    if is_level(name):
+        raise InvalidNameError(
+            f"Invalid variable name {name!r}: names that end with {SUFFIX!r} belong to the levels of ss.shed, which"
+            f" starting a query declares.\nUse another name. An existing level: ss.shared(store, {name!r}), without a"
+            " type."
+        )
     made = Declaration.checked(name, type, init=init, merge=merge, access=access, consistency=consistency)
+    return declared_as(made, path, transport, storage_options)
+
+
+def declared_as(
+    made: Declaration, path: str, transport: str | None, storage_options: Mapping[str, str] | None
+) -> SharedVariable:
+    """Return the variable of a declaration, which is declared in a store unless it is there.
+
+    Raises:
+        VariableConflictError: the store has a variable of the name that was declared otherwise.
+        TransportError: the transport cannot be reached.
+    """
+    layout, name = Layout.at(path, storage_options), made.name
+    known = DeclaredVariables(layout).all()
     found = next((variable for variable in known.values() if variable.name.casefold() == name.casefold()), None)
     if found is None:
         address = _address(path, transport)
@@ -149,4 +169,9 @@ def _address(store: str, transport: str | None) -> str:
             f"{store} is in an object store, which cannot hold the variables of running queries.\n"
             "Say where they are kept: transport='redis://host:6379/0', or a folder that the driver reaches."
         )
+    return default_transport(store)
+
+
+def default_transport(store: str) -> str:
+    """Return the folder of a local store that holds the variables of running queries."""
     return f"{store}/_variables/_transport"

@@ -67,25 +67,33 @@ class QueryRun:
         return cls(**known | {name: tuple(known.get(name, ())) for name in ("variables", "keys")})
 
     def binding(self, epoch: int) -> Binding:
-        """Return the binding of an epoch."""
+        """Return the binding of an epoch.
+
+        Raises:
+            VariableError: it has none.
+        """
+        found = self.binding_if_any(epoch)
+        if found is None:
+            raise VariableError(
+                f"Epoch {epoch} of {self.checkpoint} is bound to no versions of shared variables: its offset log names"
+                " none.\nStart the query with shared=(…), so that its epochs are bound."
+            )
+        return found
+
+    def binding_if_any(self, epoch: int) -> Binding | None:
+        """Return the binding of an epoch; None if it was planned without shared variables."""
         return _binding(self, epoch)
 
 
 @functools.lru_cache(maxsize=64)
-def _binding(run: QueryRun, epoch: int) -> Binding:
+def _binding(run: QueryRun, epoch: int) -> Binding | None:
     if run.bound:
         return Binding.of_offset(json.loads(run.bound))
     if run.bindings:
         data = transport_at(run.bindings).get(BINDINGS, f"{epoch}/{run.checkpoint}")
     else:
         data = LocalFiles().content(f"{run.checkpoint}/offsets/{epoch}")
-    found = None if data is None else binding_in_log(data.decode())
-    if found is None:
-        raise VariableError(
-            f"Epoch {epoch} of {run.checkpoint} is bound to no versions of shared variables: its offset log names none."
-            "\nStart the query with shared=(…), so that its epochs are bound."
-        )
-    return found
+    return None if data is None else binding_in_log(data.decode())
 
 
 @dataclass(frozen=True)

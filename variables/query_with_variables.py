@@ -32,6 +32,7 @@ from streamstate.variables.epoch_binding import (
 )
 from streamstate.variables.in_tasks import QueryRun, is_local
 from streamstate.variables.shared_variable import SharedVariable
+from streamstate.variables.shedding.level import is_level
 from streamstate.variables.transports.addresses import transport_at
 
 if TYPE_CHECKING:
@@ -40,10 +41,13 @@ if TYPE_CHECKING:
 _NAMES = "names"
 
 
-def with_variables(frame: DataFrame, variables: Sequence[SharedVariable], checkpoint: str) -> DataFrame:
+def with_variables(
+    frame: DataFrame, variables: Sequence[SharedVariable], checkpoint: str, *, level: str = ""
+) -> DataFrame:
     """Return a streaming frame whose epochs are bound to versions of some variables, instead of earlier ones.
 
-    The source that binds them comes after the query's own, which keep their places.
+    The source that binds them comes after the query's own, which keep their places. ``level`` is the level of the
+    query's shedding: also in a fork it has no branch, because it is the fork's alone.
 
     Raises:
         QueryError: the variables are kept in several places, or the query has run without them.
@@ -59,7 +63,7 @@ def with_variables(frame: DataFrame, variables: Sequence[SharedVariable], checkp
     analyzed = frame._jdf.queryExecution().analyzed()
     own = shared_leaf(analyzed)
     leaf = own if own is not None else distinct_sources(analyzed)[-1]
-    binding = _binding_source(frame_of(frame, leaf), variables, checkpoint, named=source_name(leaf) is not None)
+    binding = _binding_source(frame_of(frame, leaf), variables, checkpoint, level, named=source_name(leaf) is not None)
     instead = binding if own is not None else frame_of(frame, leaf).union(binding)
     return with_sources(frame, [(leaf, instead)])
 
@@ -69,13 +73,16 @@ def shared_leaf(analyzed: Any) -> Any | None:
     return next((leaf for leaf in distinct_sources(analyzed) if binds(leaf)), None)
 
 
-def _binding_source(like: DataFrame, variables: Sequence[SharedVariable], checkpoint: str, *, named: bool) -> DataFrame:
+def _binding_source(
+    like: DataFrame, variables: Sequence[SharedVariable], checkpoint: str, level: str, *, named: bool
+) -> DataFrame:
     """Return the source that binds epochs, with the columns of another, and a name if that has one."""
     spark = like.sparkSession
     register_source(spark, SharedSource)
+    branches = branches_of([variable.name for variable in variables], checkpoint, spark)
     options = {
         CHECKPOINT: checkpoint,
-        BRANCHES: json.dumps(branches_of([variable.name for variable in variables], checkpoint, spark)),
+        BRANCHES: json.dumps({name: "" if name == level else branch for name, branch in branches.items()}),
         PARENT: _parent(checkpoint, spark),
         TRANSPORT: variables[0].transport,
         SERVED: "" if local_path(checkpoint) is not None else _served(variables[0].transport, spark, checkpoint),
@@ -117,6 +124,14 @@ def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> No
         raise QueryError(
             f"The epochs of {checkpoint} are bound to shared variables: {', '.join(sorted(before.versions)) or 'none'}."
             "\nGo on with them (shared=…, --shared), or use another name."
+        )
+    if before is None and names and not planned.names and all(map(is_level, names)):
+        raise QueryError(
+            f"{checkpoint} was begun without ss.shed, and Spark cannot add the source that binds its level.\n"
+            "Fork it with a level, and start the fork: ss.Checkpoint(checkpoint).fork(new_checkpoint,"
+            " shared=(streamstate.shedding.declare_level(store, new_name),)), then"
+            " ss.start(frame, new_name, store, checkpoint=new_checkpoint). A query with named sources can continue in"
+            " place."
         )
     if before is None and names and not planned.names:
         raise QueryError(

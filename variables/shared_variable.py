@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from streamstate.errors import VariableConflictError, VariableError
 from streamstate.snapshots.checkpoint.bindings import relation_of
 from streamstate.variables.declaration import Declaration
+from streamstate.variables.shedding.level import is_level
 from streamstate.variables.state_in_store import state_in_store
 from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.transports.driver_key import DriverKey, learn
@@ -188,6 +189,10 @@ class SharedVariable:
         from streamstate.variables.in_tasks import collect, operator_at
 
         at = self._here()
+        if is_level(self.name):
+            raise VariableError(
+                f"{self.name} is a level of ss.shed, which is set in the driver: {self.name}.set(level)."
+            )
         if at is None:
             raise VariableError(
                 f"{self.name}.add() is for operators, whose contributions belong to an epoch.\nIn a notebook, set the"

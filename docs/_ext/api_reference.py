@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("reference") / "api"
 _CORE, _READING, _VIEWS = "streamstate", "streamstate.state_inspect", "streamstate.widgets"
-_REPORTS = "streamstate.reports"
+_REPORTS, _SHEDDING = "streamstate.reports", "streamstate.shedding"
 _ERRORS = "streamstate.errors"
 
 # Ancestors whose members are not ours to explain.
@@ -85,6 +85,12 @@ PAGES = {
         "Values that operators share with each other and with the notebook, a version per epoch.",
         ("shared", "SharedVariable", "shared_column"),
     ),
+    "shedding": Page(
+        "Shedding",
+        "Rows that are dropped by a level, and estimates from those that are kept. All but ``shed`` are in"
+        " ``streamstate.shedding``.",
+        ("shed", "level_for", "declare_level", "level_variable", "weighted_sum", "weighted_count", "weighted_mean"),
+    ),
     "reports": Page(
         "Reports and results",
         "What the methods return. Import these classes for annotations from ``streamstate.reports``.",
@@ -118,7 +124,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 def public_names() -> dict[str, str]:
     """Every public name and the module that it is documented as a part of."""
     names: dict[str, str] = {}
-    for module in (_VIEWS, _READING, _REPORTS, _CORE):
+    for module in (_VIEWS, _READING, _REPORTS, _SHEDDING, _CORE):
         names |= dict.fromkeys(importlib.import_module(module).__all__, module)
     return names
 

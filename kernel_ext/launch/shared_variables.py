@@ -47,11 +47,16 @@ def chosen_variables(
     return found
 
 
-def with_shared_variables(launch: Launch, variables: Mapping[str, SharedVariable]) -> Launch:
+def with_shared_variables(
+    launch: Launch, variables: Mapping[str, SharedVariable], store: str, options: Mapping[str, str] | None
+) -> Launch:
     """Return the launch of a query that was checked, whose epochs are bound to some variables.
 
+    The level of its shedding is added, if its frame has :func:`streamstate.shed`.
+
     Raises:
-        QueryError: the query has run before, with other sources.
+        QueryError: the query has run before, with other sources, or a variable is the level of another query.
+        VariableError: its level cannot be kept in the store, which is in an object store.
         SparkConnectError: there are variables, and a Spark Connect server runs the query.
     """
     if launch.on_connect:
@@ -59,9 +64,16 @@ def with_shared_variables(launch: Launch, variables: Mapping[str, SharedVariable
             raise SparkConnectError.needs_classic()
         return launch
     from streamstate.variables.query_with_variables import check_goes_on, with_variables
+    from streamstate.variables.shedding.bound_level import needs_level, own_level
+    from streamstate.variables.shedding.level import level_variable
 
-    check_goes_on(launch.frame, launch.checkpoint, list(variables))
-    if not variables:
-        return launch
+    frame, name, checkpoint, own = launch.frame, launch.name, launch.checkpoint, level_variable(launch.name)
+    lacks_level = needs_level(frame, name, checkpoint, variables)
+    check_goes_on(frame, checkpoint, [*variables, *([own] if lacks_level else [])])
     chosen = tuple(variables.values())
-    return replace(launch, frame=with_variables(launch.frame, chosen, launch.checkpoint), shared=chosen)
+    if lacks_level:
+        transport = chosen[0].transport if chosen else None
+        chosen = (*chosen, own_level(frame, name, store, checkpoint, transport=transport, options=options))
+    if not chosen:
+        return launch
+    return replace(launch, frame=with_variables(frame, chosen, checkpoint, level=own), shared=chosen)

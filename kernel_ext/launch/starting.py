@@ -132,7 +132,8 @@ def start(
     own = location(checkpoint or checkpoint_beside(path, name))
     launch = Launch(name, streaming, own, mode, target, trigger, partitions, restart)
     check_launch(launch, layout, _warn)
-    launch = with_shared_variables(with_recorded_input(launch, layout, record_input=record_input), variables)
+    launch = with_recorded_input(launch, layout, record_input=record_input)
+    launch = with_shared_variables(launch, variables, path, storage_options)
     return start_launch(launch, path, STARTED, every=every, storage_options=storage_options, repaired=_warn)
 
 

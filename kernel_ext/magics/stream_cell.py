@@ -135,7 +135,7 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Runn
     launch = Launch(args.name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions, restart)
     check_launch(launch, layout, print)
     launch = with_recorded_input(launch, layout, record_input=args.record_input)
-    launch = with_shared_variables(launch, variables)
+    launch = with_shared_variables(launch, variables, store, options)
     pace = args.every or notebook.settings.every
     handle = start_launch(launch, store, notebook.running, every=pace, storage_options=options, say=print)
     notebook.use_store(store)

@@ -30,7 +30,7 @@ from streamstate.replay.state_writing.state_rewriter import StateRewriter
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, report_progress
 from streamstate.snapshots.capture.recording.trimming import pin_inputs
-from streamstate.snapshots.checkpoint.bindings import binding_in
+from streamstate.snapshots.checkpoint.bindings import Binding, binding_in
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.copying import bring
 from streamstate.snapshots.checkpoint.filesystem import Files, files_for, inside, local_path, location, refuse_links_out
@@ -218,17 +218,26 @@ class ForkBuilder:
         """Add the source that binds the fork's epochs to what its newest epoch has read."""
         from streamstate.variables.query_with_variables import newest_binding
 
-        path = f"{self.target}/offsets/{epoch}"
-        text = self.files.text(path) or ""
         planned = self.original.planned(epoch)
         if planned is None or planned.names or binding_in(planned.offsets) is not None:
             raise ForkError(
                 f"{self.original.path} can go on with shared variables as it is: its epochs are bound already, or its"
                 " sources have names.\nFork it without shared=…."
             )
-        added = json.dumps(newest_binding(self.shared).offset())
-        number = f"{len(planned.offsets)}:" if text.startswith("v2") else ""
-        self.files.write(path, f"{text.rstrip()}\n{number}{added}", replace=True)
+        newest = newest_binding(self.shared)
+        self._add_source(epoch, len(planned.offsets), newest)
+        # Spark reads the epoch before too, which saw no version.
+        before = replace(newest, versions=dict.fromkeys(newest.versions))
+        self._add_source(epoch - 1, len(planned.offsets), before)
+
+    def _add_source(self, epoch: int, sources: int, binding: Binding) -> None:
+        """Add an offset to an epoch's log, if the fork has it."""
+        path = f"{self.target}/offsets/{epoch}"
+        text = self.files.text(path)
+        if text is None:
+            return
+        number = f"{sources}:" if text.startswith("v2") else ""
+        self.files.write(path, f"{text.rstrip()}\n{number}{json.dumps(binding.offset())}", replace=True)
         self.files.remove(f"{self.target}/offsets/.{epoch}.crc")
 
     def _epoch(self, at: int | None) -> int:

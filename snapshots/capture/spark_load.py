@@ -16,10 +16,7 @@ from streamstate.snapshots.store.epoch_progress import begun
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
-SHED = "streamstate_shed"
-"""The name of the observed metrics that count what was shed."""
 _WHOLE = "triggerExecution"
-_DROPPED = "dropped_"
 # Of Spark's many metrics of a state store those that are sizes; others count calls, or times that ``phases`` contains.
 _SIZES = ("FileSize", "MemoryUsage", "SizeBytes", "BytesUncompressed")
 _LONGEST_NAME = 120
@@ -42,7 +39,7 @@ def load_of(progress: Mapping[str, Any]) -> EpochLoad:
         durations,
         tuple(_source(source) for source in progress.get("sources") or () if not _only_binds(source)),
         tuple(map(_operator, progress.get("stateOperators") or ())),
-        shed=_shed((progress.get("observedMetrics") or {}).get(SHED)),
+        shed=ShedCounts.observed({name: _counts(row) for name, row in (progress.get("observedMetrics") or {}).items()}),
         watermark_lag=_watermark_lag(progress.get("eventTime") or {}),
     )
 
@@ -85,20 +82,9 @@ def _sizes(metrics: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
             yield name, int(value)
 
 
-def _shed(metrics: Any) -> ShedCounts | None:
-    """Return the counts in a row of observed metrics, which is a mapping in JSON, and Spark's Row elsewhere."""
-    if metrics is None:
-        return None
-    counts: Mapping[str, Any] = metrics if isinstance(metrics, Mapping) else metrics.asDict()
-    if counts.get("rows") is None or counts.get("kept") is None:
-        return None
-    level = counts.get("level")
-    dropped = {
-        name.removeprefix(_DROPPED): int(count)
-        for name, count in counts.items()
-        if name.startswith(_DROPPED) and count is not None
-    }
-    return ShedCounts(int(counts["rows"]), int(counts["kept"]), dropped, None if level is None else int(level))
+def _counts(row: Any) -> Mapping[str, Any]:
+    """Return a row of observed metrics, which is a mapping in JSON, and Spark's Row elsewhere."""
+    return row if isinstance(row, Mapping) else row.asDict()
 
 
 def _watermark_lag(times: Mapping[str, Any]) -> float | None:

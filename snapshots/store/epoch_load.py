@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+SHED = "streamstate_shed"
+"""The name of the observed metrics of :func:`streamstate.shed`; of one with a name, ``streamstate_shed_<name>``."""
+
 
 @dataclass(frozen=True)
 class SourceLoad:
@@ -82,14 +85,50 @@ class ShedCounts:
     Attributes:
         rows: the rows before shedding.
         kept: the rows after it.
-        dropped: the dropped rows, by reason.
-        level: the version of the variable that holds the level; None without a policy.
+        dropped: the dropped rows, by reason: ``level``, or the number of the interval of values (``1`` to ``5``), or
+            ``no_value``.
+        level: the version of the variable that holds the level; None if the epoch is not bound to one.
+        kept_null_id: the rows that were kept because their id is null.
+        intervals: the rows before shedding of each interval of values, by its number.
     """
 
     rows: int
     kept: int
     dropped: Mapping[str, int] = field(default_factory=dict)
     level: int | None = None
+    kept_null_id: int = 0
+    intervals: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def observed(cls, metrics: Mapping[str, Mapping[str, Any]]) -> ShedCounts | None:
+        """Return the counts among the observed metrics of a progress event; None if the query sheds nothing.
+
+        Those of several sheds are added up. Of an epoch without rows, Spark may observe nothing.
+
+        Args:
+            metrics: the metrics by the name of their observation, such as ``progress["observedMetrics"]``.
+        """
+        found = [counts for name, counts in metrics.items() if name == SHED or name.startswith(f"{SHED}_")]
+        if not found:
+            return None
+        totals: dict[str, int] = {}
+        for counts in found:
+            for name, count in counts.items():
+                totals[name] = totals.get(name, 0) + (count or 0)
+        levels = [counts["level"] for counts in found if counts.get("level") is not None]
+        return cls(
+            totals.get("rows", 0),
+            totals.get("kept", 0),
+            _with_prefix(totals, "dropped_"),
+            max(levels, default=None),
+            totals.get("kept_null_id", 0),
+            _with_prefix(totals, "rows_"),
+        )
+
+
+def _with_prefix(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """Return the counts whose names have a prefix and that are not zero, without it."""
+    return {name.removeprefix(prefix): count for name, count in counts.items() if name.startswith(prefix) and count}
 
 
 @dataclass(frozen=True)

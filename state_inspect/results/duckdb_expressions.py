@@ -58,7 +58,7 @@ _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _HANDLED = (
     *("Literal", "If", "CaseWhen", "Coalesce", "UnaryMinus", "Divide", "IntegralDivide"),
     *("DecimalDivideWithOverflowCheck", "Remainder", "Sqrt", "CheckOverflow", "CheckOverflowInSum", "Round", "Cast"),
-    *("GetStructField", "Concat"),
+    *("GetStructField", "CreateNamedStruct", "Concat"),
 )
 _LONGEST = 20_000
 """Characters of an expression's SQL; those of Spark's own statistics have at most 400."""
@@ -118,6 +118,14 @@ class _Translator:
             found = _field(self.type_of(of[0]), tree["at"])["type"]
         if found is not None:
             return found
+        if kind == "CreateNamedStruct":
+            return {
+                "type": "struct",
+                "fields": [
+                    {"name": _name_in(name), "type": self.type_of(value), "nullable": True, "metadata": {}}
+                    for name, value in zip(of[::2], of[1::2], strict=True)
+                ],
+            }
         if kind in ("If", "CaseWhen"):
             return self.type_of(of[1])
         if kind in (*_ARITHMETIC, "Divide") and _digits(self.type_of(of[0])):
@@ -285,6 +293,13 @@ class _Translator:
     def _getstructfield(self, tree: Expression, of: list[Expression]) -> str:
         return f"({self.sql(of[0])}).{quoted(_field(self.type_of(of[0]), tree['at'])['name'])}"
 
+    def _createnamedstruct(self, _tree: Expression, of: list[Expression]) -> str:
+        names = [_name_in(name) for name in of[::2]]
+        if len({name.casefold() for name in names}) < len(names):
+            raise UntranslatableError("a struct with two fields of one name needs Spark")
+        fields = (f"{quoted(name)} := {self.sql(value)}" for name, value in zip(names, of[1::2], strict=True))
+        return f"struct_pack({', '.join(fields)})"
+
     def _concat(self, tree: Expression, of: list[Expression]) -> str:
         if self.type_of(tree) != "string":
             raise UntranslatableError("concat needs Spark")
@@ -353,6 +368,13 @@ def _field(kind: SparkType, at: int) -> dict[str, Any]:
     if [field["name"].casefold() for field in fields].count(found["name"].casefold()) > 1:
         raise UntranslatableError("a field whose name repeats needs Spark")
     return found
+
+
+def _name_in(tree: Expression) -> str:
+    """Return the name of a field of a struct that is made."""
+    if tree["is"] != "Literal" or tree.get("type") != "string" or tree["value"] is None:
+        raise UntranslatableError("a struct needs Spark")
+    return str(tree["value"])
 
 
 def named(kind: SparkType) -> str:

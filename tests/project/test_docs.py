@@ -50,6 +50,7 @@ def public() -> Iterator[str]:
     modules = dict.fromkeys(importlib.import_module("streamstate.widgets").__all__, "streamstate.widgets")
     modules |= dict.fromkeys(importlib.import_module("streamstate.state_inspect").__all__, "streamstate.state_inspect")
     modules |= dict.fromkeys(reports.__all__, "streamstate.reports")
+    modules |= dict.fromkeys(importlib.import_module("streamstate.shedding").__all__, "streamstate.shedding")
     modules |= dict.fromkeys(streamstate.__all__, "streamstate")
     yield from (f"{module}.{name}" for name, module in modules.items())
 

@@ -32,7 +32,7 @@ DECIDE = {
 IN_WORKER = {"DebugSession", "StepReport", "Late", "Recorder"}
 """Classes of objects that the worker keeps, or that exist in classic processes only."""
 
-REFUSE = {"record", "recorded", "start"}
+REFUSE = {"record", "recorded", "shed", "start"}
 """Calls that need a classic session where the query runs: ``start`` with ``shared`` or ``record_input``."""
 
 

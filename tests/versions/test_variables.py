@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import streamstate as ss
-from versions.queries import EPOCHS, Totals, add, input_of, stream
+from versions.queries import EPOCHS, Totals, add, input_of, rows_of, stream
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.mark.versions("shared variables", since="4.0")
@@ -42,6 +42,45 @@ def test_a_shared_variable(
     assert dict(zip(found["k"], found["count"], strict=True)) == {row[0]: row[1] for row in expected}
     assert late.get() == sum(row[1] for row in expected)
     running.stop()
+
+
+@pytest.mark.versions("`ss.shed`", since="4.0")
+def test_shedding(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """An epoch keeps what its level says, and its progress counts what was dropped; a step keeps the same."""
+    from streamstate.shedding import declare_level, level_for, weighted_count
+    from streamstate.snapshots.store.epoch_load import ShedCounts
+
+    folder = tmp_path_factory.mktemp("shed")
+    add(folder / "input", 0, input_of(0))
+
+    def build() -> DataFrame:
+        kept = ss.shed(stream(spark, folder / "input"), id="v", value="v", weight="w")
+        return kept.groupBy("k").agg(weighted_count().alias("rows"))
+
+    frame = build()
+    level = declare_level(folder / "store", "q", init=level_for("v < 2", 0.5))
+    counts = []
+    for epoch in range(2):
+        if epoch:
+            add(folder / "input", epoch, input_of(epoch))
+            level.set(level_for(None, 0.25))
+        running = ss.start(
+            frame, "q", folder / "store", checkpoint=folder / "checkpoint", trigger="available-now", partitions=2
+        )
+        running.wait(timeout=120)
+        assert running.query is not None
+        observed = running.query.recentProgress[-1]["observedMetrics"]
+        counts.append(ShedCounts.observed({name: row.asDict() for name, row in observed.items()}))
+        running.stop()
+    for epoch, found in enumerate(counts):
+        assert found is not None
+        assert (found.level, found.rows) == (epoch, 11)
+        assert found.rows - found.kept == sum(found.dropped.values()) > 0
+    fork = ss.Checkpoint(folder / "checkpoint").fork(folder / "fork", at=0)
+    fork.step(build)
+    fork.capture(folder / "store", "forked")
+    tables = [ss.open_store(folder / "store")[name].at(1).table().to_pandas() for name in ("q", "forked")]
+    assert rows_of(tables[0]) == rows_of(tables[1])
 
 
 @pytest.mark.versions("`ss.record`, `ss.recorded`", since="4.0")

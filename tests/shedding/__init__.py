@@ -1,0 +1,1 @@
+"""Shedding: levels, the filter, its counts, and estimates."""
