@@ -64,7 +64,7 @@ _ALL = {
     "fork": _Benchmark(forking, Size(1_000_000, 50_000, 60)),
     "step": _Benchmark(stepping_forks, Size(10_000, 1_000, 50)),
     "audit": _Benchmark(auditing, Size(0, 0, 50)),
-    "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 4)),
+    "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 3)),
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),
     "bucket_requests": _Benchmark(bucket_requests, Size(5, 5, 3), needs_spark=False),
