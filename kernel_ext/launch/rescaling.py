@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.launch.launch import Launch
-    from streamstate.launch.running import Running
+    from streamstate.operations.supervision.supervise import Supervised
+    from streamstate.snapshots.capture.follow import Capture
 
 _POLL_SECONDS = 0.005
 # How long to wait for the end of an epoch, rather than to interrupt it, which costs a start more.
@@ -36,30 +37,46 @@ _IDLE = ("Waiting for data to arrive", "Waiting for next trigger")
 
 
 @long_call("The query runs with its old number of partitions, unless it was started with the new one already.")
-def rescale(running: Running, partitions: int, *, progress: ProgressCallback | None = None) -> RescaleReport:
-    """Give a running query another number of partitions, as :meth:`streamstate.Running.rescale`."""
+def rescale(
+    launch: Launch,
+    query: StreamingQuery,
+    path: str,
+    capture: Capture,
+    partitions: int,
+    *,
+    supervised: Supervised | None,
+    started: Callable[[StreamingQuery, Launch], object],
+    progress: ProgressCallback | None = None,
+) -> RescaleReport:
+    """Give a running query another number of partitions, as :meth:`streamstate.Running.rescale`.
+
+    Args:
+        launch: how it was started.
+        query: Spark's handle.
+        path: its checkpoint.
+        capture: its capture, which pauses.
+        partitions: the new number.
+        supervised: its supervision, which pauses.
+        started: called with the query as it was started again.
+        progress: called with a message and the completed share of the work.
+    """
     whole_number(partitions, "partitions")
-    if running.launch is None or running.state != "running" or running.query is None:
-        raise QueryError(
-            f"{running.name} is {running.state}, and only a query that runs in this process can be rescaled here.\n"
-            f"Stop it where it runs, then call streamstate.Checkpoint({running.checkpoint.path!r}).rescale(N)."
-        )
-    launch, spark = running.launch, running.launch.classic_session
+    spark = launch.classic_session
     if spark is None:
         raise SparkConnectError(
-            f"{running.name} runs in a Spark Connect server, in which state cannot be rewritten.\n"
+            f"{launch.name} runs in a Spark Connect server, in which state cannot be rewritten.\n"
             "Stop it, and call Checkpoint.rescale where the checkpoint's files are."
         )
     require_state_writing(spark, "Repartitioning state")
-    files = CheckpointFiles(running.checkpoint.path, spark)
+    files = CheckpointFiles(path, spark)
     committed = files.committed()
     launch.check_resumes(committed)
     if not committed:
-        raise QueryError(f"{running.name} has committed no epoch yet.\nWait for its first: running.wait(epoch=0).")
+        raise QueryError(f"{launch.name} has committed no epoch yet.\nWait for its first: running.wait(epoch=0).")
     check_repartitionable(files, spark, committed[-1], partitions)
     launch.check_sources()
     _rehearse(spark, files, committed[-1], progress or silent)
-    return _StandStill(running, launch, running.query, files, partitions, progress or silent).run()
+    return _StandStill(launch, query, files, capture, supervised, started, partitions, progress or silent).run()
 
 
 def _rehearse(spark: SparkSession, files: CheckpointFiles, epoch: int, progress: ProgressCallback) -> None:
@@ -85,10 +102,12 @@ def finish_epoch(launch: Launch, checkpoint: CheckpointFiles, say: Callable[[str
 class _StandStill:
     """One rescale, after all checks that need no stop."""
 
-    running: Running
     launch: Launch
     query: StreamingQuery
     files: CheckpointFiles
+    capture: Capture
+    supervised: Supervised | None
+    started: Callable[[StreamingQuery, Launch], object]
     partitions: int
     progress: ProgressCallback
     phases: dict[str, float] = field(default_factory=dict)
@@ -96,8 +115,7 @@ class _StandStill:
 
     def run(self) -> RescaleReport:
         """Stop the query, rescale it, and start it again; as it was, if anything fails."""
-        supervised = self.running.supervised
-        with nullcontext() if supervised is None else supervised.paused(), self._held():
+        with nullcontext() if self.supervised is None else self.supervised.paused(), self._held():
             try:
                 with self._phase("stopping"):
                     self._stop()
@@ -111,7 +129,7 @@ class _StandStill:
                 )
                 self.phases |= {**report.phases, "starting": self.phases.pop("starting")}
             except BaseException:
-                if not self.query.isActive:
+                if self.began and not self.query.isActive:
                     self.progress("starting the query as it was", None)
                     self._start(self.launch)
                 raise
@@ -121,19 +139,16 @@ class _StandStill:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """Keep the handle and the capture going without a query, and give both the new one."""
-        running = self.running
-        running.rescaling = True
-        running.capture.pause()
+        """Keep the capture going without a query, and then with the new one."""
+        self.capture.pause()
         try:
             yield
         finally:
-            running.rescaling = False
             self._resume_capture()
 
     def _resume_capture(self) -> None:
-        follows_query = self.launch.restart is None
-        self.running.capture.resume(self.query if follows_query else None)
+        # A supervised query is followed by its checkpoint.
+        self.capture.resume(self.query if self.supervised is None else None)
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -147,6 +162,8 @@ class _StandStill:
         deadline = time.monotonic() + (0 if self.files.remote else _PATIENCE)
         while not (between := self._between_epochs()) and time.monotonic() < deadline and self.query.isActive:
             time.sleep(_POLL_SECONDS)
+        if (failure := None if self.query.isActive else failure_of(self.query)) is not None:
+            raise QueryError(f"{self.launch.name} failed before it could be rescaled: {failure}")
         self.began = time.monotonic()
         if not between and (last := self.files.committed_at(self.files.committed()[-1])) is not None:
             self.began -= max((datetime.now(UTC) - last).total_seconds(), 0.0)
@@ -163,7 +180,7 @@ class _StandStill:
             except BaseException:
                 self._stop_again()  # an interrupt may come after Spark has started it
                 raise
-        self.running.goes_on_with(self.query, launch)
+        self.started(self.query, launch)
 
     def _stop_again(self) -> None:
         for active in self.launch.frame.sparkSession.streams.active:
@@ -179,7 +196,7 @@ class _StandStill:
                 if (failure := failure_of(self.query)) is None:
                     return  # it was stopped, or has read all there is
                 raise QueryError(
-                    f"{self.running.name} has {self.partitions} partitions, verified, but failed in its first epoch:"
+                    f"{self.launch.name} has {self.partitions} partitions, verified, but failed in its first epoch:"
                     f" {failure}\nFix the cause and restart it; it continues after its last committed epoch."
                 )
             status = self.query.status

@@ -83,7 +83,7 @@ class Running:
         self._start = start
         self.every = every
         self._stopped = False
-        self.rescaling = False
+        self._rescaling = False
         _newest[store, name] = self
         self._versions: VersionPump | None = None
         if launch is not None and launch.shared:
@@ -113,7 +113,7 @@ class Running:
     @property
     def state(self) -> str:
         """The query's state: one of those of :class:`QueryStatus`."""
-        if self.rescaling:
+        if self._rescaling:
             return "restarting"
         if self._supervising:
             return "restarting" if self.supervised is not None and self.supervised.restarting else "running"
@@ -265,9 +265,27 @@ class Running:
         """
         from streamstate.launch.rescaling import rescale
 
-        return rescale(self, partitions, progress=progress)
+        if self.launch is None or self.state != "running" or self.query is None:
+            raise QueryError(
+                f"{self.name} is {self.state}, and only a query that runs in this process can be rescaled here.\n"
+                f"Stop it where it runs, then call streamstate.Checkpoint({self.checkpoint.path!r}).rescale(N)."
+            )
+        self._rescaling = True
+        try:
+            return rescale(
+                self.launch,
+                self.query,
+                self.checkpoint.path,
+                self.capture,
+                partitions,
+                supervised=self.supervised,
+                started=self._goes_on_with,
+                progress=progress,
+            )
+        finally:
+            self._rescaling = False
 
-    def goes_on_with(self, query: StreamingQuery, launch: Launch) -> None:
+    def _goes_on_with(self, query: StreamingQuery, launch: Launch) -> None:
         """Take over the query as it was started again by a rescale."""
         self._query, self.launch = query, launch
         if self.supervised is not None:
@@ -326,7 +344,7 @@ class Running:
 
     @property
     def _ended(self) -> bool:
-        return self.query is not None and not (self._supervising or self.rescaling or self.query.isActive)
+        return self.query is not None and not (self._supervising or self._rescaling or self.query.isActive)
 
     def _captured(self, epoch: int | None) -> int | None:
         """Return the newest captured epoch; None if ``epoch`` (by default, all that is committed) is not yet."""

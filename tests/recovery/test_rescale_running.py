@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ from typing import Any
 import pytest
 from conftest import Source, counts, letters
 from oracle import compare
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, RescaleError
+from streamstate.launch import rescaling as running_rescale
 from streamstate.launch.launch import Launch
+from streamstate.launch.rescaling import finish_epoch
 from streamstate.launch.running import Running
 from streamstate.operations.rescaling import rescale as rescaling
 from streamstate.operations.rescaling.rollback import NOTE, Unfinished, recover_rescale
@@ -29,11 +33,12 @@ def start(spark: SparkSession, source: Source, tmp_path: Path) -> Iterator[Calla
     """Starts the query ``counts`` with two partitions and two captured epochs."""
     started: list[Running] = []
 
-    def starting(**options: Any) -> Running:
+    def starting(frame: DataFrame | None = None, **options: Any) -> Running:
         for epoch in range(2):
             source.add(letters(epoch))
         checkpoint, store = tmp_path / "checkpoint", tmp_path / "store"
-        running = ss.start(counts(source), "counts", store, checkpoint=checkpoint, partitions=2, **options)
+        query = counts(source) if frame is None else frame
+        running = ss.start(query, "counts", store, checkpoint=checkpoint, partitions=2, **options)
         started.append(running)
         running.wait(epoch=1, timeout=300)
         return running
@@ -137,6 +142,41 @@ def test_what_is_refused_does_not_stop_the_query(start: Callable[..., Running]) 
         running.rescale(3)
 
 
+@pytest.mark.slow
+def test_an_interrupted_epoch_is_finished_first(
+    start: Callable[..., Running], source: Source, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch that takes too long to wait for is run again to its end, with its old partitions; none is missing."""
+    gate = tmp_path / "gate"
+    gate.touch()
+
+    @F.udf("string")
+    def waiting(key: str) -> str:
+        while not gate.exists():
+            time.sleep(0.01)
+        return key
+
+    running = start(source.stream().withColumn("k", waiting("k")).groupBy("k").count())
+    checkpoint = CheckpointFiles(running.checkpoint.path)
+    gate.unlink()
+    source.add(letters(2))
+    while checkpoint.begun()[-1] < 2:
+        time.sleep(0.01)
+
+    def finishing(*args: Any) -> None:
+        assert checkpoint.committed()[-1] == 1
+        gate.touch()
+        finish_epoch(*args)
+
+    monkeypatch.setattr(running_rescale, "_PATIENCE", 0.0)
+    monkeypatch.setattr(running_rescale, "finish_epoch", finishing)
+    report = running.rescale(4)
+    assert report.epoch == 3
+    assert running.wait(epoch=3, timeout=300) == 3
+    assert running.history.captured() == [0, 1, 2, 3]
+    assert compare(spark, running.checkpoint.path, running.history) == 4
+
+
 def test_an_epoch_begun_with_verified_state_keeps_it(
     start: Callable[..., Running], source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,9 +201,12 @@ def test_an_epoch_begun_with_verified_state_keeps_it(
 _KILLED = """
     import os, sys
     from pathlib import Path
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
     import streamstate as ss
-    from streamstate.launch.launch import Launch
+    from streamstate.launch import rescaling as running_rescale
+from streamstate.launch.launch import Launch
+from streamstate.launch.rescaling import finish_epoch
     from streamstate.operations.rescaling import rescale as rescaling
 
     folder, step = Path(sys.argv[1]), sys.argv[2]
