@@ -46,11 +46,11 @@ def find(spark: SparkSession, tmp_path: Path) -> Callable[..., Bottleneck]:
 
 
 def worked(stream: DataFrame) -> DataFrame:
-    """A stateful operator that takes 50 µs a row."""
+    """A stateful operator that takes 200 µs a row."""
 
     def work(_key: Any, pieces: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         rows = sum(len(piece) for piece in pieces)
-        time.sleep(rows * 50e-6)
+        time.sleep(rows * 200e-6)
         state.update((rows,))
         yield pd.DataFrame({"n": [rows]})
 
@@ -67,7 +67,7 @@ def in_partition(spark: SparkSession, partition: int, count: int) -> list[str]:
 def add(source: Source, heavy: list[str], share: float) -> None:
     """Add three epochs of input, a share of which falls on some heavy keys."""
     many = int(_ROWS * share)
-    keys = [*(heavy[number % len(heavy)] for number in range(many)), *(f"k{n % 200}" for n in range(_ROWS - many))]
+    keys = [*(heavy[number % len(heavy)] for number in range(many)), *(f"k{n % 40}" for n in range(_ROWS - many))]
     for _ in range(3):
         source.add({"k": keys, "v": [*range(_ROWS)]})
 
@@ -92,7 +92,7 @@ def test_heavy_keys_in_one_partition_can_be_separated(
 @pytest.mark.parametrize(("cores", "helps"), [(2, False), (16, True)])
 def test_a_stateful_operator(find: Callable[..., Bottleneck], source: Source, cores: int, *, helps: bool) -> None:
     """Its tasks are even: more partitions help only while cores are idle."""
-    add(source, [f"k{n}" for n in range(200)], 0.5)
+    add(source, [f"k{n}" for n in range(40)], 0.5)
     bottleneck = find(worked(source.stream()), cores)
     assert (bottleneck.kind, bottleneck.helps) == ("operator", helps)
     assert bottleneck.name == "applyInPandasWithState"
