@@ -70,7 +70,7 @@ _ALL = {
     "policies": _Benchmark(policies, Size(0, 0, 200), needs_spark=False),
     "forecast": _Benchmark(forecasting, Size(0, 0, 0), needs_spark=False),
     "shedding": _Benchmark(shedding, Size(0, 2_000_000, 30)),
-    "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 4)),
+    "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 3)),
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),
     "bucket_requests": _Benchmark(bucket_requests, Size(5, 5, 3), needs_spark=False),

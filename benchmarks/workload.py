@@ -44,7 +44,7 @@ class Workload:
         """Write the first files, which bring all keys, up to a million each."""
         self._random = np.random.default_rng(2013)
         self.checkpoint = self.folder / "checkpoint"
-        (self.folder / "input").mkdir(parents=True)
+        (self.folder / "input").mkdir(parents=True, exist_ok=True)
         for start in range(0, self.keys, _KEYS_AN_EPOCH):
             self._write(np.arange(start, min(start + _KEYS_AN_EPOCH, self.keys)))
 

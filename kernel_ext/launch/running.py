@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.launch.launch import Launch
+    from streamstate.operations.rescaling.rescale import RescaleReport
     from streamstate.operations.supervision.supervise import Supervised
+    from streamstate.snapshots.calls.progress_callback import ProgressCallback
     from streamstate.snapshots.capture.follow import Capture
     from streamstate.snapshots.capture.pass_plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
@@ -81,6 +83,7 @@ class Running:
         self._start = start
         self.every = every
         self._stopped = False
+        self._rescaling = False
         _newest[store, name] = self
         self._versions: VersionPump | None = None
         if launch is not None and launch.shared:
@@ -110,6 +113,8 @@ class Running:
     @property
     def state(self) -> str:
         """The query's state: one of those of :class:`QueryStatus`."""
+        if self._rescaling:
+            return "restarting"
         if self._supervising:
             return "restarting" if self.supervised is not None and self.supervised.restarting else "running"
         if self.query is None:
@@ -230,6 +235,64 @@ class Running:
         """
         return self._again(lambda launch: replace(launch, restart=back_off or BackOff()))
 
+    def rescale(self, partitions: int, *, progress: ProgressCallback | None = None) -> RescaleReport:
+        """Repartition the state of the running query, into more or fewer partitions.
+
+        The query is stopped after an epoch, its state is repartitioned and verified as :meth:`Checkpoint.rescale` does,
+        and it is started again with the same settings; meanwhile its input waits in the source. The capture goes on,
+        and this handle stays valid. If anything fails, or you interrupt the call, the query runs with its old
+        partitions.
+
+        Args:
+            partitions: the new number of partitions, at least 1.
+            progress: called with a message and the completed share of the work, from 0 to 1 (None: not known).
+
+        Returns:
+            The report of :meth:`Checkpoint.rescale`. ``seconds_standing`` is the time from the last commit before to
+            the first one after; if no input waits, until the query waits for input.
+
+        Raises:
+            QueryError: the query does not run in this process, has committed no epoch yet, or fails in its first epoch
+                after the rescale, which then stays.
+            SparkConnectError: the query runs in a Spark Connect server.
+            UnsupportedStateError: Spark cannot repartition this kind of state; the query was not stopped.
+            InvalidArgumentError: ``partitions`` is invalid, or is the current number; the query was not stopped.
+            RescaleError: Spark failed, or the new state differs.
+
+        Example:
+            >>> running.rescale(4).partitions
+            (2, 4)
+        """
+        from streamstate.launch.rescaling import rescale
+
+        if self.launch is None or self.state != "running" or self.query is None:
+            raise QueryError(
+                f"{self.name} is {self.state}, and only a query that runs in this process can be rescaled here.\n"
+                f"Stop it where it runs, then call streamstate.Checkpoint({self.checkpoint.path!r}).rescale(N)."
+            )
+        self._rescaling = True
+        try:
+            return rescale(
+                self.launch,
+                self.query,
+                self.checkpoint.path,
+                self.capture,
+                partitions,
+                supervised=self.supervised,
+                started=self._goes_on_with,
+                progress=progress,
+            )
+        finally:
+            self._rescaling = False
+
+    def _goes_on_with(self, query: StreamingQuery, launch: Launch) -> None:
+        """Take over the query as it was started again by a rescale."""
+        self._query, self.launch = query, launch
+        if self.supervised is not None:
+            self.supervised.goes_on_with(query, launch.start_again)
+        if self._stopped:  # while it was rescaled
+            query.stop()
+
     def _again(self, changed: Callable[[Launch], Launch]) -> Running:
         if self.launch is None or self._start is None:
             raise QueryError(
@@ -281,7 +344,7 @@ class Running:
 
     @property
     def _ended(self) -> bool:
-        return self.query is not None and not self._supervising and not self.query.isActive
+        return self.query is not None and not (self._supervising or self._rescaling or self.query.isActive)
 
     def _captured(self, epoch: int | None) -> int | None:
         """Return the newest captured epoch; None if ``epoch`` (by default, all that is committed) is not yet."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamstate.errors import QueryError
 from streamstate.launch.launch import Launch
+from streamstate.launch.rescaling import finish_epoch
 from streamstate.launch.running import RUNNING, Running
 from streamstate.launch.starting import start_launch
 from streamstate.magics.notebook_context import NotebookContext
@@ -92,17 +93,5 @@ def stop_captured(notebook: NotebookContext, running: Running, progress: Progres
     running.stop(on_status=CaptureProgress(progress))
     spark, options = classic_of(notebook.spark()), notebook.options(running.store)
     if ran and running.launch is not None:
-        finish_epoch(running.launch, CheckpointFiles(running.checkpoint.path, spark), progress)
+        finish_epoch(running.launch, CheckpointFiles(running.checkpoint.path, spark), progress.say)
     Checkpoint(running.checkpoint, storage_options=options).capture(running.store, running.name, spark=spark)
-
-
-def finish_epoch(launch: Launch, checkpoint: CheckpointFiles, progress: Progress) -> None:
-    """Commit the epoch that the stop interrupted: its results may have reached the sink already."""
-    if checkpoint.begun()[-1:] == checkpoint.committed()[-1:]:
-        return
-    progress.say(f"{launch.name}: finishing the interrupted epoch")
-    query = replace(launch, trigger="once").start()
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()

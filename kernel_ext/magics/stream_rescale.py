@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from streamstate.command_line.argument_types import count
 from streamstate.errors import InvalidArgumentError
 from streamstate.launch.launch import Launch
+from streamstate.launch.rescaling import finish_epoch
 from streamstate.launch.running import RUNNING, Running
 from streamstate.magics.arguments import MagicParser, Verb, add_output
-from streamstate.magics.interruption import finish_epoch, interruption, own_launch
+from streamstate.magics.interruption import own_launch
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.magics.progress import CaptureProgress
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
     from streamstate.operations.rescaling.advice import RescaleAdvice
     from streamstate.operations.rescaling.rescale import RescaleReport
+    from streamstate.widgets.progress import Progress
 
 
 def _arguments(parser: MagicParser) -> None:
@@ -53,28 +54,24 @@ def _rescaled(notebook: NotebookContext, running: Running, partitions: int | Non
             f"The number of partitions is missing: %stream rescale {running.name} --partitions 8.\n"
             f"%stream rescale {running.name} --advise recommends one."
         )
-    checkpoint = CheckpointFiles(running.checkpoint.path, launch.classic_session)
-    _check(launch, checkpoint, partitions)
     stays = f"{running.name} keeps its number of partitions" + (" and continues." if running.state in RUNNING else ".")
-    with interruption(notebook, running, stays=stays) as stopped:
-        running.stop(on_status=CaptureProgress(stopped.progress))
-        finish_epoch(launch, checkpoint, stopped.progress)
-        report = running.checkpoint.rescale(
-            partitions, spark=launch.classic_session, progress=stopped.progress.of(launch.name)
-        )
-        stopped.then = replace(launch, partitions=partitions)
-        stopped.line = f"{running.name} has {partitions} partitions"
+    with notebook.working(stays=stays, always=True) as progress:
+        if running.state in RUNNING:
+            report = running.rescale(partitions, progress=progress.of(running.name))
+            stopped = f"; it was stopped for {report.seconds_standing:.1f} s"
+        else:
+            report, stopped = _rescaled_stopped(running, launch, partitions, progress), ""
+        progress.line = f"{running.name} has {partitions} partitions{stopped}."
     return report
 
 
-def _check(launch: Launch, checkpoint: CheckpointFiles, partitions: int) -> None:
-    """Find what would be refused before the query is stopped for it."""
-    from streamstate.replay.repartition import check_repartitionable
-
-    committed = checkpoint.committed()
-    launch.check_resumes(committed)
-    if committed:
-        check_repartitionable(checkpoint, launch.frame.sparkSession, committed[-1], partitions)
+def _rescaled_stopped(running: Running, launch: Launch, partitions: int, progress: Progress) -> RescaleReport:
+    checkpoint = CheckpointFiles(running.checkpoint.path, launch.classic_session)
+    finish_epoch(launch, checkpoint, progress.say)
+    callback = progress.of(launch.name)
+    report = running.checkpoint.rescale(partitions, spark=launch.classic_session, progress=callback)
+    running.launch = replace(launch, partitions=partitions)
+    return report
 
 
 RESCALE = Verb(

@@ -9,8 +9,8 @@ Processing using Operator State Management", SIGMOD 2013): state that can be spl
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,10 +36,12 @@ def rescale(
     *,
     spark: SparkSession | None = None,
     progress: ProgressCallback | None = None,
+    then: Callable[[], object] = lambda: None,
 ) -> RescaleReport:
     """Repartition the state of a stopped query, into more or fewer partitions.
 
-    :meth:`streamstate.Checkpoint.rescale` describes the arguments and errors.
+    :meth:`streamstate.Checkpoint.rescale` describes the arguments and errors. ``then`` starts the verified query; if it
+    raises, the rescale is rolled back.
     """
     began = time.monotonic()
     whole_number(partitions, "partitions")
@@ -52,7 +54,7 @@ def rescale(
     _check_state(files)
     epoch = settled_epoch(files, "rescale")
     before = check_repartitionable(files, spark, epoch, partitions)
-    return _Rescaling(files, spark, epoch, before, partitions, progress or silent, began).run()
+    return _Rescaling(files, spark, epoch, before, partitions, progress or silent, began).run(then)
 
 
 def _check_state(checkpoint: CheckpointFiles) -> None:
@@ -75,20 +77,26 @@ class _Rescaling:
     progress: ProgressCallback
     began: float
 
-    def run(self) -> RescaleReport:
-        """Repartition and verify; restore the checkpoint if either fails."""
+    def run(self, then: Callable[[], object]) -> RescaleReport:
+        """Repartition, verify and start the query; restore the checkpoint if any of it fails."""
         self.progress("listing the checkpoint's files", 0.0)
+        checked = time.monotonic()
         try:
             unfinished = Unfinished.begin(self.checkpoint, self.spark, self.epoch, self.before, self.partitions)
+            listed = time.monotonic()
             report = self._repartition()
+            phases = {"checking": checked - self.began, "listing files": listed - checked}
+            report = replace(report, phases={**phases, **report.phases})
             self.progress("done", 1.0)
-            unfinished.done(self.checkpoint, self.spark)
+            unfinished.verified(self.checkpoint, self.spark)
+            then()
         except BaseException as error:
             self.progress("restoring the checkpoint", 0.0)
             recover_rescale(self.checkpoint, self.spark)
             if isinstance(error, Exception) and not isinstance(error, RescaleError):
                 raise RescaleError.rolled_back(self.checkpoint.path, self.before, error) from error
             raise
+        unfinished.done(self.checkpoint, self.spark)
         return report
 
     def _repartition(self) -> RescaleReport:
@@ -112,6 +120,7 @@ class _Rescaling:
             seconds_spreading=repartitioned - started,
             seconds_verifying=verified - repartitioned,
             seconds=verified - self.began,
+            phases={"repartitioning": repartitioned - started, "verifying": verified - repartitioned},
         )
 
 
@@ -143,6 +152,10 @@ class RescaleReport:
     """Seconds that it took to read and compare both states, key by key."""
     seconds: float
     """Seconds from the call until the query could continue."""
+    seconds_standing: float | None = None
+    """Seconds from the last commit before the rescale to the first one after it; None if the query was not running."""
+    phases: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """The seconds of each step, in their order; of a running query, from ``stopping`` to ``first epoch``."""
 
     @property
     def skew(self) -> tuple[float, float]:

@@ -7,7 +7,7 @@ first change and removed once the new state is verified or rolled back, so if it
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamstate.errors import CheckpointError
@@ -33,6 +33,8 @@ class Unfinished:
     """The requested number of partitions."""
     names: tuple[str, ...]
     """Every file and folder of the checkpoint."""
+    is_verified: bool = False
+    """Whether the new state was verified, so that the query may have begun epochs with it."""
 
     @classmethod
     def begin(
@@ -41,9 +43,18 @@ class Unfinished:
         """Record the contents of the checkpoint, before anything is changed."""
         files = files_for(spark, checkpoint.path)
         unfinished = cls(epoch, partitions, target, tuple(sorted(files.tree(checkpoint.path))))
-        record = {"epoch": epoch, "partitions": partitions, "wanted": target, "names": unfinished.names}
-        files.write(f"{checkpoint.path}/{NOTE}", json.dumps(record), replace=True)
+        unfinished.write(checkpoint, spark)
         return unfinished
+
+    def verified(self, checkpoint: CheckpointFiles, spark: SparkSession) -> None:
+        """Record that the new state was verified: an epoch that is begun from now on keeps it."""
+        replace(self, is_verified=True).write(checkpoint, spark)
+
+    def write(self, checkpoint: CheckpointFiles, spark: SparkSession) -> None:
+        """Write the record."""
+        record = {"epoch": self.epoch, "partitions": self.partitions, "wanted": self.target, "names": self.names}
+        text = json.dumps(record | {"verified": self.is_verified})
+        files_for(spark, checkpoint.path).write(f"{checkpoint.path}/{NOTE}", text, replace=True)
 
     @classmethod
     def of(cls, checkpoint: CheckpointFiles, spark: SparkSession | None) -> Unfinished | None:
@@ -53,7 +64,8 @@ class Unfinished:
             return None
         try:
             found = json.loads(text)
-            return cls(found["epoch"], found["partitions"], found["wanted"], tuple(found["names"]))
+            names, verified = tuple(found["names"]), bool(found.get("verified"))
+            return cls(found["epoch"], found["partitions"], found["wanted"], names, verified)
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"{checkpoint.path}/{NOTE} cannot be read, so the rescale that was killed cannot be rolled back.\n"
@@ -75,12 +87,15 @@ class Unfinished:
 def recover_rescale(checkpoint: CheckpointFiles, spark: SparkSession | None) -> Unfinished | None:
     """Roll back a rescale that was killed before it was verified, if there is one, and return what was rolled back.
 
-    If the query has committed epochs since, the new partitions are kept and only the record is removed.
+    If the query has committed epochs since, or begun one with verified state, the new partitions are kept and only the
+    record is removed.
     """
     found = Unfinished.of(checkpoint, spark)
     if found is None:
         return None
-    if max(checkpoint.committed(), default=-1) > found.epoch + 1:
+    # The results of an epoch that was begun with verified state may be in the sink.
+    later = checkpoint.begun() if found.is_verified else checkpoint.committed()
+    if max(later, default=-1) > found.epoch + 1:
         found.done(checkpoint, spark)
         return None
     found.take_back(checkpoint, spark)

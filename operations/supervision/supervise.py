@@ -10,7 +10,8 @@ import atexit
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streamstate.errors import QueryError, WaitTimeoutError, require_extra
@@ -94,7 +95,7 @@ class Supervised:
         self._checkpoint = CheckpointFiles(checkpoint or checkpoint_of(query), running_session())
         self._restarts = Restarts(back_off or BackOff())
         self._changed = threading.Condition()
-        self._stopping = self._leaving = self._over = False
+        self._stopping = self._leaving = self._over = self._paused = False
         self._due: float | None = None
         self.query = query
         """The query as it was last started."""
@@ -154,6 +155,20 @@ class Supervised:
             self._stopping = self._leaving = True
             self._changed.notify_all()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within the block, the end of the query is no failure: it is stopped and started again."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    def goes_on_with(self, query: StreamingQuery, start: Callable[[], StreamingQuery]) -> None:
+        """Supervise the query as it was started again, and from now on start it in another way."""
+        with self._changed:
+            self.query, self._start = query, start
+
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the query ends and is not restarted.
 
@@ -204,7 +219,7 @@ class Supervised:
         if self._stopping:
             self.query.stop()
             return False
-        if not self.query.isActive:
+        if not self.query.isActive and not self._paused:
             return False
         with self._changed:
             if not self._stopping:

@@ -249,7 +249,7 @@ class Capture:
         self._status = CaptureStatus(capturer.name, "waiting")
         self._changed = threading.Condition()
         self._ending = threading.Event()
-        self._abandoning = False
+        self._abandoning = self._paused = False
         self._retry = 0.0
         self._threads = threads
         _running.add(self)
@@ -351,6 +351,17 @@ class Capture:
         if self._threads is not None:
             self._threads.wake(self)
 
+    def pause(self) -> None:
+        """Begin no pass until :meth:`resume`: the query is stopped for a moment, and its epochs wait."""
+        self._paused = True
+
+    def resume(self, query: StreamingQuery | None) -> None:
+        """Go on with the same query as it was started again; None: by its checkpoint alone, as before."""
+        if query is not None:
+            self._capturer.watch(query)
+            self._ended = lambda: not query.isActive
+        self._paused = False
+
     def join(self, timeout: float | None = None) -> None:
         """Wait until the capture has stopped, or for a number of seconds."""
         if self._threads is None:
@@ -392,6 +403,8 @@ class Capture:
         if self._ending.is_set():
             self._finish(None if self._abandoning else CaptureInterval())
             return None
+        if self._paused:
+            return self._poll
         if self._goes_on() or self._nothing_new():
             self._tidy_if_due()
             return self._poll

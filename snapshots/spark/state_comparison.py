@@ -15,12 +15,13 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, PARTITION, POSITION
 from streamstate.snapshots.spark.private_classes import has_class
 from streamstate.snapshots.spark.state_reader import StateFrame, StateReader, with_list_positions
-from streamstate.snapshots.store.canonical_rows import canonical_text, column_named, text_digest
+from streamstate.snapshots.store.canonical_rows import canonical_text, column_named, digest, row_hashes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _LIMIT = 10
+_HASHES = ("hash0", "hash1")
 _READER = "org.apache.spark.sql.execution.datasources.v2.state.StateDataSource"
 
 
@@ -175,7 +176,7 @@ class _Table:
     name: str
     columns: str
     texts: DataFrame
-    """Each row's partition and canonical text."""
+    """Each row's partition, canonical text and two hashes, of which only those that are used are computed."""
     counted: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """By partition, the number of rows and the sums of their hashes; :func:`_count` fills it."""
 
@@ -197,9 +198,10 @@ class _Table:
     @classmethod
     def _of_columns(cls, name: str, frame: DataFrame) -> _Table:
         fields = [field for field in frame.schema.fields if field.name != PARTITION]
-        text = canonical_text(frame.schema, [field.name for field in fields])
+        names = [field.name for field in fields]
+        text, hashes = canonical_text(frame.schema, names), row_hashes(frame.schema, names)
         described = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)
-        return cls(name, described, frame.select(PARTITION, text.alias("text")))
+        return cls(name, described, frame.select(PARTITION, text.alias("text"), *_named(hashes)))
 
     @property
     def sums(self) -> tuple[int, ...]:
@@ -245,13 +247,17 @@ def _count(sides: Sequence[_Side]) -> None:
 
     frames = [
         table.texts.groupBy(PARTITION)
-        .agg(*text_digest(F.col("text")))
+        .agg(*digest(F.col(name) for name in _HASHES))
         .select(F.lit(at).alias("side"), F.lit(table.name).alias("table"), "*")
         for at, side in enumerate(sides)
         for table in side.tables.values()
     ]
     for at, name, partition, *sums in reduce(lambda left, right: left.unionAll(right), frames).collect():
         sides[at].tables[name].counted[partition] = tuple(sums)
+
+
+def _named(hashes: Sequence[Column]) -> Iterator[Column]:
+    return (column.alias(name) for column, name in zip(hashes, _HASHES, strict=True))
 
 
 def _missing(name: str, left: _Table | None, right: _Table | None, states: tuple[str, str]) -> TableDifference:

@@ -20,7 +20,7 @@ from sampling import sampled
 from streamstate.errors import NotACheckpointError, UnknownEpochError
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.spark.state_comparison import StateAt, state_differences
-from streamstate.snapshots.store.canonical_rows import canonical_text
+from streamstate.snapshots.store.canonical_rows import canonical_text, row_hashes
 
 # Keys with time zones, intervals and voids are tested in operators/.
 HOSTILE_KEYS = ("several of all sorts", "a struct with one name twice", "a map", "a float", "nested voids", "a binary")
@@ -153,9 +153,10 @@ PAIRS = {
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_different_values_have_different_texts(spark: SparkSession, name: str) -> None:
-    """The canonical text distinguishes values that may look the same in JSON."""
+    """The canonical text and the hashes distinguish values that may look the same in JSON."""
     left, right = PAIRS[name]
-    assert len(set(texts(spark, left, right))) == 2
+    found = texts(spark, left, right)
+    assert all(len(set(values)) == 2 for values in zip(*found, strict=True))
 
 
 def test_equal_values_have_the_same_text(spark: SparkSession) -> None:
@@ -164,14 +165,22 @@ def test_equal_values_have_the_same_text(spark: SparkSession) -> None:
     assert len(set(texts(spark, "map('a', 1, 'b', 2)", "map('b', 2, 'a', 1)"))) == 1
 
 
-def texts(spark: SparkSession, *expressions: str) -> list[str]:
-    """The canonical text of each expression."""
+def test_nulls_have_their_place_in_hashes(spark: SparkSession) -> None:
+    """Spark's own hash passes over nulls; ours tells which column is null."""
+    rows = spark.createDataFrame([(None, 1), (1, None)], "a int, b int")
+    hashes = rows.select(*row_hashes(rows.schema, rows.columns)).collect()
+    assert all(first != second for first, second in zip(*hashes, strict=True))
+
+
+def texts(spark: SparkSession, *expressions: str) -> list[tuple[object, ...]]:
+    """The canonical text of each expression, and its hashes."""
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    result = []
+    result: list[tuple[object, ...]] = []
     for expression in expressions:
         frame = session.range(1).select(F.expr(expression).alias("value"))
-        result.append(str(frame.select(canonical_text(frame.schema).alias("text")).collect()[0]["text"]))
+        text, hashes = canonical_text(frame.schema), row_hashes(frame.schema, frame.columns)
+        result.append(tuple(frame.select(text.alias("text"), *hashes).collect()[0]))
     return result
 
 
