@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streamstate.launch.policy_parts import Policy
     from streamstate.operations.supervision.restart_policy import BackOff
     from streamstate.snapshots.capture.pass_plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
@@ -69,6 +70,7 @@ def start(
     restart: BackOff | None = None,
     record_input: bool = False,
     shared: Sequence[str | SharedVariable] = (),
+    policy: Policy | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Running:
     """Start a streaming query and capture the state of each of its epochs, as ``%%stream`` does.
@@ -98,6 +100,8 @@ def start(
             the query.
         shared: the shared variables that the query's operators use: names, or what :func:`shared` returned. Each
             epoch is bound to a version of each.
+        policy: what must hold for the query, as :class:`Policy` says it; a controller keeps the query there. By default
+            the policy that the store has for the query, if any; ``running.policy = None`` ends that one.
         storage_options: deltalake's options for a store in an object store.
 
     Returns:
@@ -112,7 +116,7 @@ def start(
         QueryError: if ``frame`` is not a streaming DataFrame, or Spark refuses the query.
         UnknownVariableError: if the store has no shared variable of a name.
         SparkConnectError: if the frame is of Spark Connect, and the server does not answer, or the input is to be
-            recorded, or the query uses shared variables.
+            recorded, or the query uses shared variables or has a policy.
         StoreError: if the store cannot be read or written.
 
     Example:
@@ -133,7 +137,9 @@ def start(
     launch = Launch(name, streaming, own, mode, target, trigger, partitions, restart)
     check_launch(launch, layout, _warn)
     launch = with_shared_variables(with_recorded_input(launch, layout, record_input=record_input), variables)
-    return start_launch(launch, path, STARTED, every=every, storage_options=storage_options, repaired=_warn)
+    return start_launch(
+        launch, path, STARTED, every=every, storage_options=storage_options, repaired=_warn, policy=policy
+    )
 
 
 def _warn(line: str) -> None:
@@ -183,6 +189,7 @@ def start_launch(
     storage_options: Mapping[str, str] | None,
     say: Say = _silent,
     repaired: Say | None = None,
+    policy: Policy | None = None,
 ) -> Running:
     """Start a query that was checked, replacing the one of the same name among those known.
 
@@ -194,7 +201,9 @@ def start_launch(
         storage_options: deltalake's options for the store.
         say: called with lines for the user, such as the epoch after which the query resumes.
         repaired: called with a line for each change of the checkpoint that was interrupted; by default ``say``.
+        policy: what must hold for it; by default what the store has.
     """
+    from streamstate.launch.load_policy import check_policy
     from streamstate.operations.supervision.supervise import Supervised
     from streamstate.snapshots.capture.follow import follow
     from streamstate.snapshots.spark.session import advise
@@ -203,6 +212,8 @@ def start_launch(
     previous = known.get(launch.name)
     was_running = previous is not None and previous.state in RUNNING
     _check_exclusive(launch, known)
+    if policy is not None:
+        check_policy(policy, launch)
     _finish_promotion(launch, repaired or say)
     checkpoint = _resumed(launch)
     committed = [] if checkpoint is None else checkpoint.committed()
@@ -265,6 +276,8 @@ def start_launch(
     )
     known.pop(launch.name, None)  # so that the newest comes last
     known[launch.name] = handle
+    if policy is not None:
+        handle.policy = policy
     return handle
 
 

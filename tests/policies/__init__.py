@@ -1,0 +1,1 @@
+"""Load policies of running queries."""
