@@ -26,7 +26,8 @@ from streamstate.snapshots.store.control_table import (
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.state_inspect.captured_query import CapturedQuery
 
-_LEVEL = "_shed"
+LEVEL = "_shed"
+"""The ending of the name of the variable that holds a query's shedding level."""
 _COLUMNS = ["number", "epoch", "acted", "lever", "before", "after", "holds", "reason", "needs", "policy", "at"]
 
 
@@ -93,6 +94,22 @@ def _number(value: Any) -> str:
     return f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 
+def moved_words(row: ControlRow) -> str:
+    """Return what a decision moved in words, such as ``shedding: 100 % → 50 % kept``."""
+    if row.lever == SHEDDING:
+        return f"shedding: {_share(row.before)} → {_share(row.after)} kept"
+    unit = "rows an epoch" if row.lever == ADMISSION else "partitions"
+    return f"{row.lever}: {_count(row.before)} → {_count(row.after)} {unit}"
+
+
+def _share(value: float | None) -> str:
+    return f"{1.0 if value is None else value:.0%}"
+
+
+def _count(value: float | None) -> str:
+    return "all" if value is None else f"{value:,.0f}"
+
+
 def decisions(query: CapturedQuery) -> pd.DataFrame:
     """Return the decisions, with the epochs from which they acted."""
     rows = Control(query.layout, query.name).rows()
@@ -143,7 +160,7 @@ def acted_from(query: CapturedQuery, rows: Sequence[ControlRow]) -> dict[int, in
     if not any(row.lever == SHEDDING for row in rows):
         return found
     bound = BoundVersions(query).all()
-    name = next((name for name in bound if name.endswith(_LEVEL)), None)
+    name = next((name for name in bound if name.endswith(LEVEL)), None)
     if name is None:
         return found
     first = {version.number: version.epoch for version in reversed(bound[name]) if not version.version.branch}

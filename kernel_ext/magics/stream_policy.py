@@ -12,6 +12,7 @@ from streamstate.launch.running import Running
 from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.snapshots.store.control_table import DECISION, NONE, Control, in_force, policy_words
+from streamstate.state_inspect.control import moved_words
 from streamstate.widgets.tables.summary_table import SummaryTable
 
 _OPTIONS = ("latency", "may_drop", "keep", "partitions", "state_limit")
@@ -68,11 +69,7 @@ def _shown(running: Running) -> SummaryTable:
     rows = Control(running.capture.layout, running.name).rows()
     known = in_force(rows)
     last = next((row for row in reversed(rows) if row.kind == DECISION), None)
-    moved = (
-        ""
-        if last is None or last.lever == NONE
-        else f"{last.lever} {_position(last.before)} → {_position(last.after)}: "
-    )
+    moved = "" if last is None or last.lever == NONE else f"{moved_words(last)}. "
     decision = None if last is None else f"after epoch {last.epoch}: {moved}{last.reason}"
     policy = None if known.policy is None else repr(running.policy)
     return SummaryTable(
@@ -81,10 +78,6 @@ def _shown(running: Running) -> SummaryTable:
         empty="",
         caption=f"The load policy of {running.name}",
     )
-
-
-def _position(value: float | None) -> str:
-    return "no limit" if value is None else f"{value:,.4g}"
 
 
 POLICY = Verb(

@@ -44,10 +44,10 @@ _WINDOW = 600
 _BUSY = 10
 """After a decision, so many epochs wait for the next as long as they may; later ones for a hundredth of an epoch."""
 _SHARE = 0.01
-_SLEEP, _LEAST, _MOST = 0.7, 0.005, 0.1
-"""The thread sleeps for most of an epoch; then it looks every hundredth of one, in seconds at least and at most."""
 _LOOK = 0.5
 """Seconds between two looks at whether the query still runs."""
+_SLEEP, _LEAST, _MOST = 0.7, 0.005, 0.1
+"""The thread sleeps for most of an epoch, or half a second; then it looks every hundredth of one, within bounds."""
 _FIRST = 2
 """The epochs of a start that are slow for other reasons."""
 
@@ -407,7 +407,7 @@ class ControllerThread:
                 self.error = first_line(error)
             except Exception as error:  # noqa: BLE001 (Spark's errors when a run ends; the status shows what stays)
                 self.error = f"The policy's controller: {first_line(error)}"
-            self._ended.wait(_SLEEP * seconds if reports else min(max(seconds / 100, _LEAST), _MOST))
+            self._ended.wait(min(_SLEEP * seconds, _LOOK) if reports else min(max(seconds / 100, _LEAST), _MOST))
         try:
             self._controller.end()
         except StreamStateError as error:

@@ -24,7 +24,7 @@ def own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Controllers decide by the tests' rules, and move a level that is a number."""
     monkeypatch.setattr(load_policy, "rules_of", lambda _running: RULES)
     monkeypatch.setattr(load_policy, "LEVEL", "_level")
-    monkeypatch.setattr(control, "_LEVEL", "_level")
+    monkeypatch.setattr(control, "LEVEL", "_level")
     monkeypatch.setattr(policy_parts, "policy_class", lambda: RULES.read)
 
 

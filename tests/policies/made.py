@@ -1,4 +1,4 @@
-"""A query that is played: its checkpoint, its sources, and the hook that binds its epochs are real; Spark is not there."""
+"""A query that is played: its checkpoint and the hook that binds its epochs are real; Spark is not there."""
 
 from __future__ import annotations
 
@@ -136,7 +136,10 @@ class MadeQuery:
             lambda: 2,
         )
         control = Control(Layout.at(self.store), "q")
-        return Controller(control, self.rules, levers, self.committed, lambda point: self.reached(point))
+        return Controller(control, self.rules, levers, self.committed, self._reached)
+
+    def _reached(self, point: str) -> None:
+        self.reached(point)
 
     def committed(self) -> int:
         """Return the newest committed epoch."""

@@ -126,7 +126,7 @@ def test_a_controller_that_begins_continues_from_the_store(tmp_path: Path) -> No
 def test_kills_at_chosen_points_double_nothing_and_lose_nothing(tmp_path: Path, seed: int) -> None:
     """Forty kills per seed, at every point: each decision is there once, and each epoch's level is that of a row."""
     random, query, kills, epochs = Random(seed), MadeQuery(tmp_path), 0, 0
-    counted = {point: 0 for point in POINTS}
+    counted = dict.fromkeys(POINTS, 0)
     due = ""
 
     def reached(point: str) -> None:
