@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, QueryError, SparkConnectError
 from streamstate.launch.launch import trigger_options
-from streamstate.launch.policy_parts import LEVEL, can_rescale, rules_of
+from streamstate.launch.policy_parts import LEVEL, RunsHere, rules_of
 from streamstate.operations.policies.admission import Admission, Limits
 from streamstate.operations.policies.decision import Levers
 from streamstate.operations.policies.runtime import Controller, ControllerThread, LoadPolicy, QueryLevers, Rules
@@ -20,7 +20,6 @@ from streamstate.snapshots.store.control_table import Control, InForce, in_force
 
 if TYPE_CHECKING:
     from streamstate.launch.launch import Launch
-    from streamstate.launch.running import Running
     from streamstate.snapshots.store.layout import Layout
     from streamstate.variables.shared_variable import SharedVariable
 
@@ -37,7 +36,7 @@ class RunningPolicy:
         layout: its store.
     """
 
-    def __init__(self, running: Running, launch: Launch, layout: Layout) -> None:
+    def __init__(self, running: RunsHere, launch: Launch, layout: Layout) -> None:
         self._running = running
         self._launch = launch
         self.control = Control(layout, running.name)
@@ -71,7 +70,7 @@ class RunningPolicy:
     def set(self, policy: LoadPolicy | None) -> None:
         """Put a policy in force from the next epoch on; None ends it."""
         if policy is not None:
-            check_policy(policy, self._launch)
+            check_policy(policy, self._launch, can_rescale=self.rules.rescale is not None)
         if policy is None and self.in_force.policy is None:
             return
         self._running_controller().declare(policy)
@@ -146,7 +145,7 @@ class RunningPolicy:
         return None if text is None else sum(entry.get("batchId") == batch for entry in entries(text))
 
 
-def check_policy(policy: LoadPolicy, launch: Launch) -> None:
+def check_policy(policy: LoadPolicy, launch: Launch, *, can_rescale: bool) -> None:
     """Refuse a policy that cannot be meant for a query.
 
     Raises:
@@ -159,7 +158,7 @@ def check_policy(policy: LoadPolicy, launch: Launch) -> None:
         partitions=_partitions(launch, CheckpointFiles(launch.checkpoint, launch.classic_session)),
         cores=launch.frame.sparkSession.sparkContext.defaultParallelism,
         can_shed=level_of(launch.shared) is not None,
-        can_rescale=can_rescale(),
+        can_rescale=can_rescale,
         trigger=trigger_seconds(launch.trigger),
     )
     if not callable(getattr(policy, "contradictions", None)):

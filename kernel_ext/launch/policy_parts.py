@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streamstate.operations.policies.runtime import Rules
 
 if TYPE_CHECKING:
-    from streamstate.launch.running import Running
+    from pyspark.sql.streaming.query import StreamingQuery
+
     from streamstate.operations.policies.decision import Observed
 
 LEVEL = "_shed"
 """The ending of the name of the variable that holds a query's shedding level."""
 
 
-def rules_of(running: Running) -> Rules:
+class RunsHere(Protocol):
+    """A query that this process runs: :class:`streamstate.launch.running.Running`."""
+
+    name: str
+
+    @property
+    def query(self) -> StreamingQuery | None:
+        """Spark's handle of the current run."""
+
+    @property
+    def state(self) -> str:
+        """Its state."""
+
+    @property
+    def newest(self) -> RunsHere:
+        """The handle of its newest start."""
+
+
+def rules_of(running: RunsHere) -> Rules:
     """Return the parts of the controller of a running query."""
     decide = _part("operations.policies.controller_rules").decide
     load = _part("snapshots.capture.spark_load").load_of
@@ -25,20 +44,13 @@ def rules_of(running: Running) -> Rules:
         lambda policy, observed, levers, past: decide(policy, observed, levers, past=past),
         _level,
         load,
-        partial(_rescaled, running) if can_rescale() else None,
+        partial(_rescaled, running) if hasattr(running, "rescale") else None,
     )
 
 
 def policy_class() -> Any:
     """Return the class of policies."""
     return _part("operations.policies.policy").Policy
-
-
-def can_rescale() -> bool:
-    """Return whether running queries can be rescaled."""
-    from streamstate.launch.running import Running
-
-    return hasattr(Running, "rescale")
 
 
 def _level(policy: Any, kept: float, newest: Observed | None) -> Any:
@@ -52,9 +64,9 @@ def _level(policy: Any, kept: float, newest: Observed | None) -> Any:
     return level_for(policy.keep, kept, policy.utility, rows=rows if policy.utility and rows else None)
 
 
-def _rescaled(running: Running, partitions: int) -> object:
-    rescale: Any = running.newest.rescale  # type: ignore[attr-defined]
-    return rescale(partitions)
+def _rescaled(running: RunsHere, partitions: int) -> object:
+    newest: Any = running.newest
+    return newest.rescale(partitions)
 
 
 def _part(name: str) -> Any:

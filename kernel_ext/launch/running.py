@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from streamstate.launch.launch import Launch
     from streamstate.launch.load_policy import RunningPolicy
-    from streamstate.launch.policy_parts import Policy
+    from streamstate.operations.policies.runtime import LoadPolicy
     from streamstate.operations.supervision.supervise import Supervised
     from streamstate.snapshots.capture.follow import Capture
     from streamstate.snapshots.capture.pass_plan import Every
@@ -151,7 +151,7 @@ class Running:
         )
 
     @property
-    def policy(self) -> Policy | None:
+    def policy(self) -> LoadPolicy | None:
         """What must hold for the query: a :class:`Policy`, or None.
 
         Setting it takes effect from the next epoch on, and is a row of the store: the next start continues with it.
@@ -168,7 +168,7 @@ class Running:
         return None if self._policy is None else self._policy.get()
 
     @policy.setter
-    def policy(self, policy: Policy | None) -> None:
+    def policy(self, policy: LoadPolicy | None) -> None:
         if self._policy is None:
             if self.launch is not None:
                 raise SparkConnectError.needs_classic()

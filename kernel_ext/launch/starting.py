@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamstate.launch.policy_parts import Policy
+    from streamstate.operations.policies.runtime import LoadPolicy
     from streamstate.operations.supervision.restart_policy import BackOff
     from streamstate.snapshots.capture.pass_plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
@@ -70,7 +70,7 @@ def start(
     restart: BackOff | None = None,
     record_input: bool = False,
     shared: Sequence[str | SharedVariable] = (),
-    policy: Policy | None = None,
+    policy: LoadPolicy | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Running:
     """Start a streaming query and capture the state of each of its epochs, as ``%%stream`` does.
@@ -189,7 +189,7 @@ def start_launch(
     storage_options: Mapping[str, str] | None,
     say: Say = _silent,
     repaired: Say | None = None,
-    policy: Policy | None = None,
+    policy: LoadPolicy | None = None,
 ) -> Running:
     """Start a query that was checked, replacing the one of the same name among those known.
 
@@ -213,7 +213,7 @@ def start_launch(
     was_running = previous is not None and previous.state in RUNNING
     _check_exclusive(launch, known)
     if policy is not None:
-        check_policy(policy, launch)
+        check_policy(policy, launch, can_rescale=hasattr(Running, "rescale"))
     _finish_promotion(launch, repaired or say)
     checkpoint = _resumed(launch)
     committed = [] if checkpoint is None else checkpoint.committed()

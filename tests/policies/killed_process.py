@@ -21,8 +21,8 @@ from streamstate.operations.policies.runtime import Controller
 def main() -> None:
     """Run the query."""
     folder, point, times, goal = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    load_policy.rules_of = lambda _running: RULES
-    load_policy.LEVEL = "_level"
+    setattr(load_policy, "rules_of", lambda _running: RULES)  # noqa: B010 (another module's name)
+    setattr(load_policy, "LEVEL", "_level")  # noqa: B010 (likewise)
     left = [times]
 
     def reached(at: str) -> None:
@@ -30,12 +30,12 @@ def main() -> None:
         if point and left[0] == 0:
             os.killpg(0, signal.SIGKILL)
 
-    load_policy.Controller = partial(Controller, reached=reached)  # type: ignore[assignment,misc]
+    setattr(load_policy, "Controller", partial(Controller, reached=reached))  # noqa: B010 (likewise)
     spark = ss.session()
     level = ss.shared(folder / "store", "q_level", "bigint", init=10_000)
     frame = levelled(spark, folder / "input", level, files=1)
-    options = {"trigger": "200ms", "partitions": 2, "shared": (level,)}
-    running = ss.start(frame, "q", folder / "store", policy=MadePolicy(5.0), **options)
+    policy, store = MadePolicy(5.0), folder / "store"
+    running = ss.start(frame, "q", store, policy=policy, trigger="200ms", partitions=2, shared=(level,))
     running.wait(epoch=goal, timeout=120)
     running.stop()
 
