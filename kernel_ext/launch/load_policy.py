@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streamstate.errors import InvalidArgumentError, QueryError, SparkConnectError
+from streamstate.errors import InvalidArgumentError, QueryError, SparkConnectError, StreamStateError, first_line
 from streamstate.launch.launch import trigger_options
 from streamstate.launch.policy_parts import LEVEL, RunsHere, rules_of
 from streamstate.operations.policies.admission import Admission, Limits
@@ -45,8 +45,11 @@ class RunningPolicy:
         self._controller: Controller | None = None
         self._thread: ControllerThread | None = None
         self._rules: Rules | None = None
-        if self.in_force.policy is not None:
-            self._begin()
+        self._error: str | None = None
+        try:
+            self._continue()
+        except StreamStateError as error:  # the query runs all the same
+            self._error = f"The policy of {running.name} is not kept: {first_line(error)}"
 
     @property
     def in_force(self) -> InForce:
@@ -60,7 +63,7 @@ class RunningPolicy:
     @property
     def error(self) -> str | None:
         """The reason if decisions cannot be made or written at the moment."""
-        return None if self._thread is None else self._thread.error
+        return self._error if self._thread is None else self._thread.error
 
     def get(self) -> Any:
         """Return the policy; None if there is none."""
@@ -92,6 +95,14 @@ class RunningPolicy:
             self._rules = rules_of(self._running)
         return self._rules
 
+    def _continue(self) -> None:
+        """Continue with the policy of the store, or with what ending it has left undone."""
+        known = self.in_force
+        if known.policy is not None:
+            self._begin()
+        elif known.kept_by is not None or known.rows_by is not None:
+            self._running_controller().begin_run()
+
     def _begin(self) -> None:
         self.control.merge_files()
         running = self._running
@@ -101,7 +112,7 @@ class RunningPolicy:
 
     def _running_controller(self) -> Controller:
         if self._controller is None:
-            self._controller = Controller(self.control, self.rules, self._levers(), self._committed)
+            self._controller = Controller(self.control, self.rules, self._levers(), self._committed, self._begun)
         return self._controller
 
     def _levers(self) -> QueryLevers:
@@ -132,6 +143,9 @@ class RunningPolicy:
 
     def _committed(self) -> int:
         return max(self._checkpoint.committed(), default=-1)
+
+    def _begun(self) -> int:
+        return max(self._checkpoint.begun(), default=-1)
 
     def _partitions(self) -> int:
         return _partitions(self._launch, self._checkpoint)

@@ -147,7 +147,7 @@ class Running:
             or (None if self._policy is None else self._policy.error),
             restart=self.supervised.next_start if self.supervised is not None else None,
             lag=kafka_lag(None if self.query is None else self.query.lastProgress),
-            policy=None if self._policy is None else self._policy.words(),
+            policy=self.promise,
         )
 
     @property
@@ -177,6 +177,11 @@ class Running:
                 "Set the policy where the query runs, or start it here with streamstate.start."
             )
         self._policy.set(policy)
+
+    @property
+    def promise(self) -> str | None:
+        """In words, if the policy holds, such as "policy holds"; None without a policy."""
+        return None if self._policy is None else self._policy.words()
 
     def wait(
         self,

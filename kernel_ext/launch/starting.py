@@ -276,9 +276,18 @@ def start_launch(
     )
     known.pop(launch.name, None)  # so that the newest comes last
     known[launch.name] = handle
-    if policy is not None:
-        handle.policy = policy
-    return handle
+    return _kept_to(policy, handle)
+
+
+def _kept_to(policy: LoadPolicy | None, running: Running) -> Running:
+    """Put a policy in force, if there is one; the query is stopped if it cannot be."""
+    try:
+        if policy is not None:
+            running.policy = policy
+    except BaseException:
+        running.stop()
+        raise
+    return running
 
 
 def _record_again(recorder: Recorder) -> StreamingQuery:

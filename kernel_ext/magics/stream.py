@@ -65,9 +65,8 @@ def _list(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
     for running in (STARTED | notebook.running).values():
         launch = running.launch
         started = (launch.mode, launch.trigger or "as data arrives", launch.sink.format) if launch else (None,) * 3
-        status = running.status()
-        kept = [status.policy, running.store, running.checkpoint.path]
-        rows.append([running.name, state_cell(status.state), *started, *kept])
+        kept = [running.promise, running.store, running.checkpoint.path]
+        rows.append([running.name, state_cell(running.state), *started, *kept])
     rows += [[query.name or str(query.id), state_cell("not captured"), *(None,) * 6] for query in _uncaptured(notebook)]
     columns = ["name", "state", "mode", "trigger", "sink", "policy", "store", "checkpoint"]
     return _kept(notebook, args, SummaryTable(columns, rows, empty=NO_QUERIES, caption=caption()))

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
 from streamstate.snapshots.spark.read_limits import LimitedSource
 
 _EPOCHS = 20
@@ -55,7 +56,7 @@ class Admission:
 
     def observe(self, progress: Mapping[str, Any]) -> None:
         """Take note of what an epoch has read."""
-        sources = [source for source in progress.get("sources") or () if "streamstate_shared" not in str(source)]
+        sources = [source for source in progress.get("sources") or () if BINDING not in str(source.get("endOffset"))]
         if any(source.get("numInputRows") for source in sources):
             self._reports.append(sources)
 

@@ -113,7 +113,7 @@ class Controller:
         control: the rows of the query's policies and decisions.
         rules: what decides.
         query: the query's levers.
-        committed: returns the newest committed epoch; −1: there is none.
+        committed, begun: return the newest epoch that is committed, and the newest that is planned; −1: there is none.
         reached: called with the name of each point at which a kill must do no harm.
     """
 
@@ -121,6 +121,7 @@ class Controller:
     rules: Rules
     query: QueryLevers
     committed: Callable[[], int]
+    begun: Callable[[], int]
     reached: Callable[[str], object] = lambda _point: None
     _seen: deque[Observed] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     _in_run: int = 0
@@ -157,11 +158,12 @@ class Controller:
         """
         with self._lock:
             text, epoch = "" if policy is None else policy.text(), self.committed()
+            planned = max(epoch, self.begun())
 
             def row(known: tuple[ControlRow, ...]) -> ControlRow | None:
                 now = in_force(known).policy
                 same = text == ("" if now is None else now.text)
-                return None if same else ControlRow(POLICY, epoch, inputs={"policy": text})
+                return None if same else ControlRow(POLICY, planned, inputs={"policy": text})
 
             declared = self.control.append(row)
             self.reached("declared")

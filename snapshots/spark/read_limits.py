@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
 from streamstate.snapshots.spark.private_classes import private_calls
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _UNITS: dict[str, Unit] = {
     "KafkaSource": "rows",
 }
 """What the sources that obey a limit count, by their classes. ``rate-micro-batch`` is given one, and ignores it."""
-_BINDS = "streamstate_shared"
+_PYTHON = "PythonMicroBatchStream"
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class ReadLimits:
                 found = self._execution.uniqueSources().iterator()
                 while found.hasNext():
                     pair = found.next()
-                    if _BINDS not in str(pair.productElement(0).toString()):
+                    if not _binds(pair.productElement(0)):
                         self._own.append((pair.productElement(0), pair.productElement(1)))
             return [_described(source, limit) for source, limit in self._own]
 
@@ -113,6 +114,18 @@ class ReadLimits:
         for at, part in enumerate([*kept, made]):
             both[at] = part
         return limits.compositeLimit(both)
+
+
+def _binds(source: Any) -> bool:
+    """Return whether a source, which is written in Python, is the one that binds shared variables."""
+    kind = source.getClass()
+    while kind is not None and _PYTHON in str(kind.getSimpleName()):
+        for field in kind.getDeclaredFields():
+            if str(field.getName()) == "shortName":
+                field.setAccessible(True)
+                return str(field.get(source)) == BINDING
+        kind = kind.getSuperclass()
+    return False
 
 
 def _parts(limit: Any) -> list[Any]:

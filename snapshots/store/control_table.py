@@ -36,7 +36,8 @@ class ControlRow:
     Attributes:
         kind: ``policy``: a policy was declared or ended; ``decision``: a lever is to be moved, or a fact was noted;
             ``acted``: the first epoch that a limit or a new number of partitions certainly applied to.
-        epoch: the newest committed epoch then (−1: none); of ``acted``, the first epoch that it applied to.
+        epoch: the newest committed epoch then (−1: none); of ``policy``, the newest planned one, the last to which it
+            did not apply; of ``acted``, the first epoch that it applied to.
         policy: the number of the row that declared the policy.
         lever, before, after, holds, reason, needs: as in a decision.
         inputs: the numbers that a decision follows from; the policy's text; or the decision that ``acted``.

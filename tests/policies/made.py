@@ -136,7 +136,7 @@ class MadeQuery:
             lambda: 2,
         )
         control = Control(Layout.at(self.store), "q")
-        return Controller(control, self.rules, levers, self.committed, self._reached)
+        return Controller(control, self.rules, levers, self.committed, self.begun, self._reached)
 
     def _reached(self, point: str) -> None:
         self.reached(point)
@@ -144,6 +144,10 @@ class MadeQuery:
     def committed(self) -> int:
         """Return the newest committed epoch."""
         return max((int(path.name) for path in (self.checkpoint / "commits").iterdir()), default=-1)
+
+    def begun(self) -> int:
+        """Return the newest planned epoch."""
+        return max((int(path.name) for path in (self.checkpoint / "offsets").iterdir()), default=-1)
 
     def plan(self) -> None:
         """Plan the next epoch: bind it, and write its offsets, unless they are there."""

@@ -69,9 +69,10 @@ def test_a_policy_that_ends_moves_the_levers_back(tmp_path: Path) -> None:
     query.controller.declare(POLICY)
     ran(query, 5)
     assert query.controller.in_force.kept == 0.5
-    assert query.limits.limit == 104
-    assert query.controller.declare(None) is not None
-    assert query.controller.declare(None) is None
+    assert [query.limits.limit] == [104]
+    ended, again = query.controller.declare(None), query.controller.declare(None)
+    assert ended is not None
+    assert again is None
     ran(query, 3)
     assert [query.levels[epoch] for epoch in (4, 5, 6)] == [5000, 10_000, 10_000]
     assert query.limits.limit is None
@@ -220,3 +221,13 @@ class TestWaiting:
         controller, hook = self.marks(tmp_path)
         controller._transport.put(controller._group, "epoch", b"\xff 3")
         assert self.took(hook, 3) < 0.1
+
+
+def test_a_policy_that_is_changed_in_mid_epoch_names_the_epoch_under_way(tmp_path: Path) -> None:
+    """That epoch is bound already: the policy applies to later ones."""
+    query = MadeQuery(tmp_path)
+    ran(query, 2)
+    query.plan()
+    declared = query.controller.declare(POLICY)
+    assert declared is not None
+    assert declared.epoch == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -40,19 +40,18 @@ def test_a_kill_leaves_results_as_of_the_recorded_levels(
     assert life(tmp_path, "", 0) == 0
     history = ss.open_store(tmp_path / "store")["q"]
     found = history.decisions()
-    shed = found[found["lever"] == "shedding"]
-    assert len(shed) >= 2
     assert not found.duplicated(["epoch", "lever", "policy"]).any()
-    bound = history.bindings().set_index("epoch")["version"]
-    versions = ss.shared(tmp_path / "store", "q_level").history().set_index("version")
-    for row in shed.dropna(subset=["acted"]).itertuples():
-        assert versions.loc[bound[row.acted], "by"] == f"decision {row.number}"
-        assert row.epoch < row.acted
-    expected = 0
-    values = iter(range(30 * ROWS))
-    for epoch in history.epochs().itertuples():
-        kept = versions.loc[bound[epoch.epoch], "value"]
-        expected += sum(next(values) * 7919 % 10_000 < kept for _ in range(int(epoch.input_rows or 0)))
+    shed: list[Any] = found[found["lever"] == "shedding"].dropna(subset=["acted"]).to_dict("records")
+    assert len(shed) >= 2
+    bound = dict(zip(*(history.bindings()[name] for name in ("epoch", "version")), strict=True))
+    versions = ss.shared(tmp_path / "store", "q_level").history()
+    by, value = (dict(zip(versions["version"], versions[name], strict=True)) for name in ("by", "value"))
+    for row in shed:
+        assert by[bound[row["acted"]]] == f"decision {row['number']}"
+        assert row["epoch"] < row["acted"]
+    expected, values = 0, iter(range(30 * ROWS))
+    for epoch, rows in zip(*(history.epochs()[name] for name in ("epoch", "input_rows")), strict=True):
+        expected += sum(next(values) * 7919 % 10_000 < value[bound[epoch]] for _ in range(int(rows)))
     assert history.live().table().to_pandas()["count"].sum() == expected
     frame = levelled(spark, tmp_path / "input", ss.shared(tmp_path / "store", "q_level"), files=1)
     audit = ss.Checkpoint(tmp_path / "checkpoints" / "q").audit(lambda: frame, replays=1)
