@@ -138,7 +138,7 @@ class RunningPolicy:
         if query is None:
             return None
         if self._limits is None or self._limits[0] is not query:
-            self._limits = query, ReadLimits(self._launch.frame.sparkSession, query)
+            self._limits = query, ReadLimits(self._launch.frame.sparkSession, query, binds=bool(self._launch.shared))
         return self._limits[1]
 
     def _committed(self) -> int:

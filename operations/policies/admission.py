@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
@@ -70,22 +70,24 @@ class Admission:
         self.applies_from, self.applied = None, rows is None
         if found is None or not (sources := found.sources()):
             return
-        limits = [
-            None if rows is None else self._share(rows, at, source, len(sources)) for at, source in enumerate(sources)
-        ]
+        limits = [None if rows is None else self._share(rows, source, len(sources)) for source in sources]
         self.applied = rows is None or None not in limits
         if rows is None or self.applied:
             self.applies_from = committed + (1 if found.set(limits) else 2)
 
-    def _share(self, rows: int, at: int, source: LimitedSource, count: int) -> int | None:
+    def _share(self, rows: int, source: LimitedSource, count: int) -> int | None:
         """Return a source's limit, in its unit."""
-        read = [[int(each.get("numInputRows") or 0) for each in report] for report in self._reports]
-        every, own = sum(map(sum, read)), sum(report[at] for report in read)
+        read = [each for report in self._reports for each in report]
+        every, own = _rows(read), _rows(each for each in read if each.get("description") == source.name)
         share = max(1, round(rows * (own / every if every else 1 / count)))
         if source.unit != "files":
             return share
-        newest = next((report[at] for report in reversed(self._reports) if report[at].get("numInputRows")), None)
-        files = None if newest is None else self._files_read(at, newest)
-        if newest is None or not files:
-            return None
-        return max(1, round(share * files / int(newest["numInputRows"])))
+        for report in reversed(self._reports):
+            for at, each in enumerate(report):
+                if each.get("description") == source.name and _rows([each]) and (files := self._files_read(at, each)):
+                    return max(1, round(share * files / _rows([each])))
+        return None
+
+
+def _rows(sources: Iterable[Mapping[str, Any]]) -> int:
+    return sum(int(source.get("numInputRows") or 0) for source in sources)

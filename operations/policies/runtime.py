@@ -42,8 +42,8 @@ from streamstate.variables.shared_variable import SharedVariable
 _WINDOW = 600
 """The epochs that the rules see at most."""
 _BUSY = 10
-"""After a decision, so many epochs wait for the next as long as they may; later ones for a hundredth of an epoch."""
-_SHARE = 0.01
+"""After a decision, so many epochs wait for the next as long as they may; later ones for half a percent of one."""
+_SHARE = 0.005
 _LOOK = 0.5
 """Seconds between two looks at whether the query still runs."""
 _SLEEP, _LEAST, _MOST = 0.7, 0.005, 0.1

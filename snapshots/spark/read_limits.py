@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
 from streamstate.snapshots.spark.private_classes import private_calls
 
 if TYPE_CHECKING:
@@ -51,9 +50,11 @@ class ReadLimits:
     Args:
         spark: the query's session.
         query: the run.
+        binds: whether one of its sources only binds shared variables to epochs.
     """
 
-    def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
+    def __init__(self, spark: SparkSession, query: StreamingQuery, *, binds: bool = False) -> None:
+        self._binds = binds
         self._spark = spark
         self._query = query
         self._own: list[tuple[Any, Any]] = []
@@ -72,8 +73,12 @@ class ReadLimits:
                 found = self._execution.uniqueSources().iterator()
                 while found.hasNext():
                     pair = found.next()
-                    if not _binds(pair.productElement(0)):
-                        self._own.append((pair.productElement(0), pair.productElement(1)))
+                    self._own.append((pair.productElement(0), pair.productElement(1)))
+                in_python = [pair for pair in self._own if _is_python(pair[0])]
+                if (
+                    self._binds and len(in_python) == 1
+                ):  # of several, none obeys a limit: it does not matter which it is
+                    self._own.remove(in_python[0])
             return [_described(source, limit) for source, limit in self._own]
 
     def set(self, limits: Sequence[int | None]) -> bool:
@@ -116,16 +121,8 @@ class ReadLimits:
         return limits.compositeLimit(both)
 
 
-def _binds(source: Any) -> bool:
-    """Return whether a source, which is written in Python, is the one that binds shared variables."""
-    kind = source.getClass()
-    while kind is not None and _PYTHON in str(kind.getSimpleName()):
-        for field in kind.getDeclaredFields():
-            if str(field.getName()) == "shortName":
-                field.setAccessible(True)
-                return str(field.get(source)) == BINDING
-        kind = kind.getSuperclass()
-    return False
+def _is_python(source: Any) -> bool:
+    return _PYTHON in str(source.getClass().getSimpleName())
 
 
 def _parts(limit: Any) -> list[Any]:

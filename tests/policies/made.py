@@ -172,7 +172,10 @@ class MadeQuery:
             "batchId": epoch,
             "timestamp": f"2026-01-01T00:{epoch // 60 % 60:02}:{epoch % 60:02}.000Z",
             "durationMs": {"triggerExecution": 300, "addBatch": 200},
-            "sources": [{"numInputRows": 1000, "endOffset": "{}"}, {"numInputRows": 0, "endOffset": offset}],
+            "sources": [
+                {"description": "made", "numInputRows": 1000, "endOffset": "{}"},
+                {"numInputRows": 0, "endOffset": offset, "description": "binding"},
+            ],
         }
 
     def _offset(self, epoch: int) -> dict[str, Any] | None:
