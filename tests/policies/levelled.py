@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ def add(folder: Path, number: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f".{number}"
     draft.write_text("\n".join(json.dumps({"k": row % 5, "v": number * ROWS + row}) for row in range(ROWS)))
+    os.utime(draft, (number, number))  # Spark reads the oldest first
     draft.rename(folder / f"{number:04}.json")
 
 
