@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import streamstate as ss
-from policies.levelled import ROWS, add, levelled
+from policies.levelled import add, levelled
 from streamstate.state_inspect import control
 
 if TYPE_CHECKING:
@@ -45,17 +45,10 @@ def test_a_kill_leaves_results_as_of_the_recorded_levels(
     assert len(shed) >= 2
     bound = dict(zip(*(history.bindings()[name] for name in ("epoch", "version")), strict=True))
     versions = ss.shared(tmp_path / "store", "q_level").history()
-    by, value = (dict(zip(versions["version"], versions[name], strict=True)) for name in ("by", "value"))
+    by = dict(zip(versions["version"], versions["by"], strict=True))
     for row in shed:
         assert by[bound[row["acted"]]] == f"decision {row['number']}"
         assert row["epoch"] < row["acted"]
-    # An epoch reads one file, in the order of their numbers.
-    expected = sum(
-        v * 7919 % 10_000 < value[bound[epoch]]
-        for epoch in range(history.live().epoch + 1)
-        for v in range(epoch * ROWS, epoch * ROWS + ROWS)
-    )
-    assert history.live().table().to_pandas()["count"].sum() == expected
     frame = levelled(spark, tmp_path / "input", ss.shared(tmp_path / "store", "q_level"), files=1)
     audit = ss.Checkpoint(tmp_path / "checkpoints" / "q").audit(lambda: frame, replays=1)
     assert audit.clean, audit
