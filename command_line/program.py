@@ -34,6 +34,7 @@ from streamstate.command_line.serve import SERVE
 from streamstate.command_line.show import SHOW
 from streamstate.command_line.sql import SQL
 from streamstate.command_line.why import WHY
+from streamstate.command_line.why_policy import WHY_POLICY
 from streamstate.errors import StreamStateError, wording
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, set_progress_display
 from streamstate.snapshots.spark.connect import leave_connect
@@ -41,7 +42,7 @@ from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 
 COMMANDS = (
     *(FIND, DOCTOR, EPOCHS, CHECK, MIGRATE, FORK, CAPTURE, FOLLOW),
-    *(LS, SHOW, SQL, DIFF, KEY, WHY, INPUTS, LATE, LOAD),
+    *(LS, SHOW, SQL, DIFF, KEY, WHY, INPUTS, LATE, LOAD, WHY_POLICY),
     *(RETAIN, COMPACT, EXPORT, RESTORE, SERVE),
 )
 

@@ -42,6 +42,7 @@ from streamstate.state_inspect.conditions.condition import (
 )
 from streamstate.state_inspect.conditions.file_search import first_epoch_in_files
 from streamstate.state_inspect.conditions.watch import Watch, WatchEvent
+from streamstate.state_inspect.control import WhyPolicy, decisions, policies, why_policy
 from streamstate.state_inspect.cuts.source_positions import epoch_at_offset
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import DiffSQL
@@ -629,6 +630,44 @@ class History:
     @classic_spark()
     @long_call("Nothing was changed.")
     @consistent_read()
+    def decisions(self) -> pd.DataFrame:
+        """What the controller of the query's load policy decided, and from which epoch on it acted.
+
+        Returns:
+            One row per decision, ascending. The columns are ``number``, ``epoch`` (after which it was taken),
+            ``acted`` (the first captured epoch that it applied to; null: none yet, or it was overtaken), ``lever``
+            (``shedding``, ``admission``, ``rescale``, or ``none``: a fact was noted), ``before`` and ``after`` (the
+            share of unprotected rows that is kept, the most rows of an epoch, or the partitions), ``holds``,
+            ``reason``, ``needs``, ``policy`` (the number of the row that declared it) and ``at``.
+
+        Example:
+            >>> store["delays"].decisions()
+        """
+        return decisions(self._recorded)
+
+    def policies(self) -> pd.DataFrame:
+        """The load policies of the query: one row per change, ascending.
+
+        Returns:
+            The columns are ``number``, ``epoch`` (after which it was declared), ``policy`` (as JSON; null: it was
+            ended) and ``at``.
+        """
+        return policies(self._recorded)
+
+    def why_policy(self, epoch: int | str) -> WhyPolicy:
+        """Explain what a load policy did to an epoch: which policy and levels were in force, and what set them.
+
+        Args:
+            epoch: the epoch: a number, or "live-3".
+
+        Raises:
+            UnknownEpochError: it is not captured.
+
+        Example:
+            >>> print(store["delays"].why_policy(12))
+        """
+        return why_policy(self._recorded, self.at(epoch).epoch)
+
     def late(self, epoch: int | str, table: str | None = None) -> Late:
         """The rows that an operator dropped in an epoch, because the watermark had passed them, read again.
 

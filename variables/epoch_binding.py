@@ -1,7 +1,8 @@
 """The source without rows whose offset names the versions that an epoch is bound to.
 
 Spark asks it for its latest offset between the commit of an epoch and the planning of the next: there the committed
-epochs' contributions are merged, and the next epoch is bound to the newest versions.
+epochs' contributions are merged, and the next epoch is bound to the newest versions. If a policy's controller works on
+the query, the binding waits a moment for its decision on the epoch that was committed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from streamstate.snapshots.spark.pyspark_classes import (
     SupportsTriggerAvailableNow,
 )
 from streamstate.variables.contributions import stage_group, take_in
+from streamstate.variables.decided_epochs import DecidedEpochs
 from streamstate.variables.declaration import LATEST, Declaration
 from streamstate.variables.in_tasks import log_of
 from streamstate.variables.transports.addresses import transport_at
@@ -87,6 +89,7 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Bind the next epoch."""
         served = self._options[SERVED]
         committed = newest_committed(served, self._options[CHECKPOINT])
+        self._decided.wait_for(committed)
         before = self._binding_of(committed) if start is None else Binding.of_offset(start)
         return self._bound({} if before is None else before.versions, committed).offset()
 
@@ -140,6 +143,10 @@ class SharedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not served:
             return CheckpointFiles(path).query_id
         return (transport_at(served).get(BINDINGS, f"id/{path}") or b"").decode()
+
+    @functools.cached_property
+    def _decided(self) -> DecidedEpochs:
+        return DecidedEpochs(transport_at(self._options[TRANSPORT]), self._query)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """None: it has no rows."""

@@ -20,10 +20,10 @@ PYTHON = (
     "pipeline_flow",
     *("open_store", "Store.queries", "Store.overview", "Store.sql", "cut"),
     *("History.epochs", "History.live", "History.at", "History.key_history", "History.diff", "History.why"),
-    *("History.inputs", "History.late", "History.load", "History.advise", "History.describe"),
+    *("History.inputs", "History.late", "History.load", "History.why_policy", "History.advise", "History.describe"),
     *("History.retain", "History.compact", "History.export", "Snapshot.restore"),
     *("session", "start", "Running", "Running.status", "Running.wait", "Running.stop", "Running.restart"),
-    *("Running.supervise", "shared", "shared_column", "record", "recorded"),
+    *("Running.supervise", "Running.policy", "shared", "shared_column", "record", "recorded"),
     *("widgets.StateBrowser", "widgets.StateBrowser.save", "widgets.Timeline", "widgets.QueryDashboard"),
     "widgets.page.serve",
 )

@@ -43,6 +43,8 @@ class QueryStatus:
     """For a query that will be started again: which attempt it is, and when."""
     lag: int | None = None
     """Records of Kafka that the newest epoch left unread; None if the query reads no topic, or runs elsewhere."""
+    policy: str | None = None
+    """Its load policy and if that holds; None if it has none, or runs elsewhere."""
 
 
 def status_line(status: QueryStatus) -> str:
@@ -51,9 +53,10 @@ def status_line(status: QueryStatus) -> str:
     behind = f", {status.behind} behind" if status.behind else ""
     rows = f", {status.rows:,} rows of state" if status.rows is not None else ""
     lag = f", {amount(status.lag, 'record')} of Kafka unread" if status.lag else ""
+    policy = f", {status.policy}" if status.policy else ""
     restart = f" ({status.restart}: {status.error})" if status.restart else ""
     error = f", last error: {status.error}" if status.error and not restart else ""
-    return f"{status.name} is {status.state}{restart}: {epoch}{behind}{lag}{rows}{error}"
+    return f"{status.name} is {status.state}{restart}: {epoch}{behind}{lag}{rows}{policy}{error}"
 
 
 def full_line(status: QueryStatus) -> str:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from streamstate.errors import CaptureError, QueryError, StreamStateError, WaitTimeoutError
+from streamstate.errors import CaptureError, QueryError, SparkConnectError, StreamStateError, WaitTimeoutError
 from streamstate.launch.query_status import QueryStatus, full_line, line_html, status_line
 from streamstate.operations.checkpoint import Checkpoint
 from streamstate.operations.supervision.restart_policy import BackOff, failure_of
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.launch.launch import Launch
+    from streamstate.launch.load_policy import RunningPolicy
+    from streamstate.operations.policies.runtime import LoadPolicy
     from streamstate.operations.rescaling.rescale import RescaleReport
     from streamstate.operations.supervision.supervise import Supervised
     from streamstate.snapshots.calls.progress_callback import ProgressCallback
@@ -90,6 +92,11 @@ class Running:
             from streamstate.variables.version_pump import VersionPump
 
             self._versions = VersionPump(launch.shared, launch.checkpoint, launch.frame.sparkSession, self._goes_on)
+        self._policy: RunningPolicy | None = None
+        if launch is not None and not launch.on_connect:
+            from streamstate.launch.load_policy import RunningPolicy
+
+            self._policy = RunningPolicy(self, launch, capture.layout)
 
     def _goes_on(self) -> bool:
         """Check that the query may still commit epochs."""
@@ -137,10 +144,49 @@ class Running:
             rate=self._rate(),
             rows=self._rows(),
             capture=captured.state,
-            error=self._failure() or self._unrecorded() or captured.error or captured.tidy_error or self._unwritten(),
+            error=self._failure()
+            or self._unrecorded()
+            or captured.error
+            or captured.tidy_error
+            or self._unwritten()
+            or (None if self._policy is None else self._policy.error),
             restart=self.supervised.next_start if self.supervised is not None else None,
             lag=kafka_lag(None if self.query is None else self.query.lastProgress),
+            policy=self.promise,
         )
+
+    @property
+    def policy(self) -> LoadPolicy | None:
+        """What must hold for the query: a :class:`Policy`, or None.
+
+        Setting it takes effect from the next epoch on, and is a row of the store: the next start continues with it.
+        None ends the policy; everything is kept and read again.
+
+        Raises:
+            QueryError: when it is set, the policy contradicts itself or the query, or the query does not run here.
+            SparkConnectError: when it is set, a Spark Connect server runs the query.
+
+        Example:
+            >>> running.policy = ss.Policy(latency="5s", may_drop=0.2)
+            >>> running.policy = None
+        """
+        return None if self._policy is None else self._policy.get()
+
+    @policy.setter
+    def policy(self, policy: LoadPolicy | None) -> None:
+        if self._policy is None:
+            if self.launch is not None:
+                raise SparkConnectError.needs_classic()
+            raise QueryError(
+                f"{self.name} was not started in this process, so it cannot be kept to a policy here.\n"
+                "Set the policy where the query runs, or start it here with streamstate.start."
+            )
+        self._policy.set(policy)
+
+    @property
+    def promise(self) -> str | None:
+        """In words, if the policy holds, such as "policy holds"; None without a policy."""
+        return None if self._policy is None else self._policy.words()
 
     def wait(
         self,
@@ -195,6 +241,8 @@ class Running:
         if self.query is None:
             self._stopped = True
         self._stop_recorders()
+        if self._policy is not None:
+            self._policy.stop()
         if self._versions is not None:
             self._versions.stop()
         self.capture.end()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streamstate.operations.policies.runtime import LoadPolicy
     from streamstate.operations.supervision.restart_policy import BackOff
     from streamstate.snapshots.capture.pass_plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
@@ -69,6 +70,7 @@ def start(
     restart: BackOff | None = None,
     record_input: bool = False,
     shared: Sequence[str | SharedVariable] = (),
+    policy: LoadPolicy | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Running:
     """Start a streaming query and capture the state of each of its epochs, as ``%%stream`` does.
@@ -98,6 +100,8 @@ def start(
             the query.
         shared: the shared variables that the query's operators use: names, or what :func:`shared` returned. Each
             epoch is bound to a version of each.
+        policy: what must hold for the query, as :class:`Policy` says it; a controller keeps the query there. By default
+            the policy that the store has for the query, if any; ``running.policy = None`` ends that one.
         storage_options: deltalake's options for a store in an object store.
 
     Returns:
@@ -112,7 +116,7 @@ def start(
         QueryError: if ``frame`` is not a streaming DataFrame, or Spark refuses the query.
         UnknownVariableError: if the store has no shared variable of a name.
         SparkConnectError: if the frame is of Spark Connect, and the server does not answer, or the input is to be
-            recorded, or the query uses shared variables.
+            recorded, or the query uses shared variables or has a policy.
         StoreError: if the store cannot be read or written.
 
     Example:
@@ -134,7 +138,9 @@ def start(
     check_launch(launch, layout, _warn)
     launch = with_recorded_input(launch, layout, record_input=record_input)
     launch = with_shared_variables(launch, variables, path, storage_options)
-    return start_launch(launch, path, STARTED, every=every, storage_options=storage_options, repaired=_warn)
+    return start_launch(
+        launch, path, STARTED, every=every, storage_options=storage_options, repaired=_warn, policy=policy
+    )
 
 
 def _warn(line: str) -> None:
@@ -184,6 +190,7 @@ def start_launch(
     storage_options: Mapping[str, str] | None,
     say: Say = _silent,
     repaired: Say | None = None,
+    policy: LoadPolicy | None = None,
 ) -> Running:
     """Start a query that was checked, replacing the one of the same name among those known.
 
@@ -195,7 +202,9 @@ def start_launch(
         storage_options: deltalake's options for the store.
         say: called with lines for the user, such as the epoch after which the query resumes.
         repaired: called with a line for each change of the checkpoint that was interrupted; by default ``say``.
+        policy: what must hold for it; by default what the store has.
     """
+    from streamstate.launch.load_policy import check_policy
     from streamstate.operations.supervision.supervise import Supervised
     from streamstate.snapshots.capture.follow import follow
     from streamstate.snapshots.spark.session import advise
@@ -204,6 +213,8 @@ def start_launch(
     previous = known.get(launch.name)
     was_running = previous is not None and previous.state in RUNNING
     _check_exclusive(launch, known)
+    if policy is not None:
+        check_policy(policy, launch, can_rescale=hasattr(Running, "rescale"))
     _finish_promotion(launch, repaired or say)
     checkpoint = _resumed(launch)
     committed = [] if checkpoint is None else checkpoint.committed()
@@ -266,7 +277,18 @@ def start_launch(
     )
     known.pop(launch.name, None)  # so that the newest comes last
     known[launch.name] = handle
-    return handle
+    return _kept_to(policy, handle)
+
+
+def _kept_to(policy: LoadPolicy | None, running: Running) -> Running:
+    """Put a policy in force, if there is one; the query is stopped if it cannot be."""
+    try:
+        if policy is not None:
+            running.policy = policy
+    except BaseException:
+        running.stop()
+        raise
+    return running
 
 
 def _record_again(recorder: Recorder) -> StreamingQuery:

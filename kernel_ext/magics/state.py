@@ -9,12 +9,12 @@ from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import loading
-from streamstate.magics.state_inputs import INPUTS, LATE, WHY
+from streamstate.magics.state_inputs import INPUTS, LATE, WHY, WHY_POLICY
 from streamstate.magics.state_rows import AT, DIFF, KEY, shown_table, split
 from streamstate.magics.state_serve import SERVE
 from streamstate.magics.state_views import DASHBOARD, LOAD, SAVE, TIMELINE
 
-_VERBS = (AT, KEY, DIFF, WHY, INPUTS, LATE, LOAD, TIMELINE, DASHBOARD, SAVE, SERVE)
+_VERBS = (AT, KEY, DIFF, WHY, INPUTS, LATE, LOAD, WHY_POLICY, TIMELINE, DASHBOARD, SAVE, SERVE)
 
 
 def _parser() -> MagicParser:
@@ -35,6 +35,7 @@ def _parser() -> MagicParser:
         "  %state delays why 12 carrier=HA origin=JFK\n"
         "  %state delays late                (late rows over the newest 50 epochs)\n"
         "  %state delays load --state 10GB   (and when the state reaches 10 GB)\n"
+        "  %state delays why-policy 12\n"
         "  %state delays timeline\n"
         '  late = %state delays at 12 --where "max > 60"',
     )

@@ -1,4 +1,4 @@
-"""``%state NAME why``, ``inputs`` and ``late``: the input rows of an epoch, read again through Spark."""
+"""``%state NAME why``, ``inputs`` and ``late``: the input rows of an epoch, read again; ``why-policy``: its levels."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from streamstate.magics.state_rows import add_key, named_history, shown_table
 
 if TYPE_CHECKING:
     from streamstate.state_inspect import Why
+    from streamstate.state_inspect.control import WhyPolicy
 
 
 def _add_epoch(parser: MagicParser) -> None:
@@ -100,6 +101,28 @@ def _late(notebook: NotebookContext, args: argparse.Namespace) -> Any:
     return value
 
 
+def _policy_arguments(parser: MagicParser) -> None:
+    _add_epoch(parser)
+    add_store(parser)
+    add_output(parser, "keep the answer in a variable")
+
+
+def _why_policy(notebook: NotebookContext, args: argparse.Namespace) -> WhyPolicy:
+    """Return the policy and the levels of an epoch, and the decisions that set them."""
+    __tracebackhide__ = True
+    history, _ = named_history(notebook, args)
+    why = history.why_policy(args.epoch)
+    notebook.assign(args.output, why)
+    return why
+
+
+WHY_POLICY = Verb(
+    "why-policy",
+    "explain what a load policy did to an epoch, and why",
+    _policy_arguments,
+    _why_policy,
+    "History.why_policy",
+)
 WHY = Verb("why", "return the input rows that changed a key in an epoch", _why_arguments, _why, "History.why")
 INPUTS = Verb(
     "inputs", "return the rows that a source delivered in an epoch", _inputs_arguments, _inputs, "History.inputs"

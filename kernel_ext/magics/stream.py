@@ -20,6 +20,7 @@ from streamstate.magics.query_code import add_code, builder
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
 from streamstate.magics.stream_check import CHECK
 from streamstate.magics.stream_migrate import MIGRATE
+from streamstate.magics.stream_policy import POLICY
 from streamstate.magics.stream_promote import PROMOTE
 from streamstate.magics.stream_replay import REPLAY_VERBS
 from streamstate.magics.stream_rescale import RESCALE
@@ -64,9 +65,10 @@ def _list(notebook: NotebookContext, args: argparse.Namespace) -> SummaryTable:
     for running in (STARTED | notebook.running).values():
         launch = running.launch
         started = (launch.mode, launch.trigger or "as data arrives", launch.sink.format) if launch else (None,) * 3
-        rows.append([running.name, state_cell(running.state), *started, running.store, running.checkpoint.path])
-    rows += [[query.name or str(query.id), state_cell("not captured"), *(None,) * 5] for query in _uncaptured(notebook)]
-    columns = ["name", "state", "mode", "trigger", "sink", "store", "checkpoint"]
+        kept = [running.promise, running.store, running.checkpoint.path]
+        rows.append([running.name, state_cell(running.state), *started, *kept])
+    rows += [[query.name or str(query.id), state_cell("not captured"), *(None,) * 6] for query in _uncaptured(notebook)]
+    columns = ["name", "state", "mode", "trigger", "sink", "policy", "store", "checkpoint"]
     return _kept(notebook, args, SummaryTable(columns, rows, empty=NO_QUERIES, caption=caption()))
 
 
@@ -251,6 +253,7 @@ _VERBS = (
     CHECK,
     MIGRATE,
     RESCALE,
+    POLICY,
     PROMOTE,
     *REPLAY_VERBS,
 )

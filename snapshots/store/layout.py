@@ -30,6 +30,23 @@ QUERIES = pa.schema(
     ]
 )
 
+CONTROL = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("kind", pa.string()),
+        ("epoch", pa.int64()),
+        ("policy", pa.int64()),
+        ("lever", pa.string()),
+        ("before", pa.float64()),
+        ("after", pa.float64()),
+        ("holds", pa.bool_()),
+        ("reason", pa.string()),
+        ("needs", pa.string()),
+        ("inputs", pa.string()),
+        ("at", TIME),
+    ]
+)
+
 PLANS = pa.schema([("since", pa.int64()), ("recorded_at", TIME), ("plan", pa.string())])
 
 CAPTURED, GAP = "captured", "gap"
@@ -95,6 +112,10 @@ class Layout:
     def plans(self, query: str) -> Place:
         """Return the table of a query's plans."""
         return self._place(f"{_folder(query)}/_plans")
+
+    def control(self, query: str) -> Place:
+        """Return the table of a query's policies, and of the decisions that follow from them."""
+        return self._place(f"{_folder(query)}/_control")
 
     def recording(self, query: str, source: int) -> Place:
         """Return the recorded input of one of a query's sources, which are numbered from 0."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,3 +140,37 @@ def test_state_of_a_processor(totals: Totals, tmp_path: Path) -> None:
     assert running.wait(timeout=120) == EPOCHS - 1
     found = running.history.at(1).table("op0_n").to_pandas()
     assert dict(zip(found["k"], found["n"], strict=True)) == {k: n for k, n, *_ in totals.expected(1)}
+
+
+@pytest.mark.versions("read limits of a running query")
+def test_a_limit_is_moved_while_a_query_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """A source of files obeys it from the next epoch on; the limit of its options is never exceeded, and comes back."""
+    from streamstate.snapshots.spark.epoch_reports import reports_after
+    from streamstate.snapshots.spark.read_limits import ReadLimits
+
+    folder, files = tmp_path / "input", iter(range(100))
+
+    def put(count: int) -> None:
+        for number in islice(files, count):
+            add(folder, number, input_of(number % EPOCHS))
+
+    put(4)
+    reader = spark.readStream.schema("k string, v long, t timestamp").option("maxFilesPerTrigger", 2)
+    writer = reader.parquet(str(folder)).groupBy("k").count().writeStream.format("noop").outputMode("update")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    rows = len(input_of(0))
+    try:
+        query.processAllAvailable()
+        limits = ReadLimits(spark, query)
+        assert [(source.unit, source.own) for source in limits.sources()] == [("files", 2)]
+        for limit, most in ((1, 1), (9, 2), (None, 2)):
+            newest = max(int(report["batchId"]) for report in reports_after(query, -1))
+            limits.set([limit])
+            put(6)
+            query.processAllAvailable()
+            read = [int(report["numInputRows"]) // rows for report in reports_after(query, newest)]
+            assert sum(read) == 6
+            assert max(read[1:]) == most
+    finally:
+        query.stop()

@@ -12,7 +12,7 @@ MAX_BYTES = 16 * 2**20
 """The most that one version, or what one task contributes, may take."""
 
 _KEY, _QUOTED = r"[A-Za-z][A-Za-z0-9_]{0,62}-[A-Za-z0-9_]{1,63}", r"(?!\.)[A-Za-z0-9_.~%-]{1,400}"
-_GROUP = re.compile(rf"log/{_KEY}(?:@{_QUOTED})?|stage/{_KEY}/{_QUOTED}|runs/{_QUOTED}|heard/{_KEY}")
+_GROUP = re.compile(rf"log/{_KEY}(?:@{_QUOTED})?|stage/{_KEY}/{_QUOTED}|(?:runs|decided)/{_QUOTED}|heard/{_KEY}")
 
 BINDINGS = "bindings"
 """The group in which a driver's server answers for a checkpoint: ``12/<path>`` is its offset log of epoch 12,
@@ -53,7 +53,8 @@ def check_group(group: str) -> str:
     if _GROUP.fullmatch(group):
         return group
     raise InvalidArgumentError(
-        f"Invalid group {group[:100]!r} of a transport: expected log/…, stage/…, runs/… or heard/… of a variable."
+        f"Invalid group {group[:100]!r} of a transport: expected log/…, stage/…, runs/…, decided/… or heard/… of a"
+        " variable."
     )
 
 

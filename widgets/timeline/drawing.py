@@ -195,7 +195,7 @@ class TimelineDrawing:
         if self.marks.forks:
             yield "Orange: forks."
         if self.marks.variables:
-            yield "Green, dotted: a shared variable was set."
+            yield "Green, dotted: a shared variable was set, or a policy decided."
         if self.marks.versions:
             yield "Thick: a version of the flow begins."
 

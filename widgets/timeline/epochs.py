@@ -17,7 +17,7 @@ from streamstate.state_inspect.analytics.watermark_lags import behind_commit
 if TYPE_CHECKING:
     from streamstate.snapshots.store.entries import Entry
     from streamstate.snapshots.store.registry import CapturedVersion, ForkPoint
-    from streamstate.widgets.timeline.variable_marks import VariableMark
+    from streamstate.widgets.timeline.variable_marks import DecisionMark, VariableMark
 
 Number = int | float
 
@@ -189,8 +189,8 @@ class EpochMarks:
     restarted: int = 0
     """The number of restarts."""
     forks: Sequence[ForkMark] = ()
-    variables: Sequence[VariableMark] = ()
-    """Where versions of shared variables begin that were set, at most the newest :data:`RULES`."""
+    variables: Sequence[VariableMark | DecisionMark] = ()
+    """Where versions of shared variables begin that were set, and decisions act, at most the newest :data:`RULES`."""
     versions: Sequence[VersionMark] = ()
 
 
@@ -198,7 +198,7 @@ def marks(
     single: Sequence[EpochPoint],
     shown: Sequence[EpochPoint],
     divided: Sequence[ForkMark],
-    variables: Sequence[VariableMark] = (),
+    variables: Sequence[VariableMark | DecisionMark] = (),
     versions: Sequence[VersionMark] = (),
 ) -> EpochMarks:
     """Return the marks among some epochs, which are ``shown`` in bins.
@@ -207,7 +207,7 @@ def marks(
         single: the epochs.
         shown: the same in bins.
         divided: all forks of the query.
-        variables: all versions of shared variables that were set.
+        variables: all versions of shared variables that were set, and all decisions that acted.
         versions: the starts of this version of a flow, and of the next.
     """
     # Epochs of an unknown run are skipped.

@@ -1,4 +1,4 @@
-"""The marks of a timeline for set shared variables: the first epoch in which a query saw the value."""
+"""The marks of a timeline for set shared variables, and for a policy's decisions: the first epoch that saw them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from functools import cached_property
 
 from streamstate.errors import UnknownNameError
 from streamstate.snapshots.checkpoint.bindings import relation_of
+from streamstate.snapshots.store.control_table import Control
 from streamstate.state_inspect.bound_versions import BoundFrom, BoundVersions
 from streamstate.state_inspect.captured_query import CapturedQuery
+from streamstate.state_inspect.control import LEVEL, acted_from, moved_words
 from streamstate.widgets.variables.recorded_variable import RecordedVariable
 
 
@@ -30,21 +32,47 @@ class VariableMark:
         return f"{self.text} from epoch {self.epoch} on."
 
 
+@dataclass(frozen=True)
+class DecisionMark:
+    """A decision of a load policy, and the first epoch that it applied to."""
+
+    epoch: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.text} from epoch {self.epoch} on."
+
+
 class VariableMarks:
     """Finds the marks of a query. Of each version that an epoch saw, it looks once whether it was set or merged."""
 
     def __init__(self, query: CapturedQuery) -> None:
         self._query = query
+        self._control = Control(query.layout, query.name)
+        self._decided: tuple[object, list[DecisionMark]] = None, []
         self._bound = BoundVersions(query)
         self._variables: dict[str, _SetVersions | None] = {}
 
-    def all(self) -> list[VariableMark]:
-        """Return the marks, ascending by epoch."""
-        found: list[VariableMark] = []
+    def all(self) -> list[VariableMark | DecisionMark]:
+        """Return the marks, ascending by epoch. Those of decisions replace those of the level that they set."""
+        decided = self._decisions()
+        found: list[VariableMark | DecisionMark] = [*decided]
         for name, versions in self._bound.all().items():
+            if name.endswith(LEVEL) and decided:
+                continue
             variable = self._variable(name)
             found += [] if variable is None else variable.marks(versions)
         return sorted(found, key=lambda mark: mark.epoch)
+
+    def _decisions(self) -> list[DecisionMark]:
+        entries = self._query.entries()
+        at = entries[-1].epoch if entries else None, len(entries)
+        if self._decided[0] != at:
+            rows = self._control.rows()
+            acted = acted_from(self._query, rows) if rows else {}
+            found = [DecisionMark(acted[row.number], moved_words(row)) for row in rows if row.number in acted]
+            self._decided = at, found
+        return self._decided[1]
 
     def state(self) -> object:
         """Return a value that changes once the store has versions that it lacked, although epochs saw them."""

@@ -1,0 +1,93 @@
+"""Admission: the most rows that an epoch reads, divided among a query's sources in the units that they count."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
+from streamstate.snapshots.spark.read_limits import LimitedSource
+
+_EPOCHS = 20
+"""The epochs from which a source's share of the rows, and the rows of a file, are known."""
+
+
+class Limits(Protocol):
+    """The read limits of one run: :class:`streamstate.snapshots.spark.read_limits.ReadLimits`."""
+
+    def sources(self) -> list[LimitedSource]:
+        """Return the sources; none of them before Spark has planned the query."""
+
+    def set(self, limits: Sequence[int | None]) -> bool:
+        """Set the limits; True if they certainly apply to the next epoch that is planned."""
+
+
+class Admission:
+    """Limits what each epoch reads.
+
+    Args:
+        limits: returns the limits of the current run; None: the query does not run, or has none.
+        files_read: returns how many files a source read in an epoch, given its place and Spark's report on it; None:
+            it is not known.
+    """
+
+    def __init__(
+        self,
+        limits: Callable[[], Limits | None],
+        files_read: Callable[[int, Mapping[str, Any]], int | None] = lambda _place, _source: None,
+    ) -> None:
+        self._limits = limits
+        self._files_read = files_read
+        self._reports: deque[list[Mapping[str, Any]]] = deque(maxlen=_EPOCHS)
+        self.hold = 0.0
+        """Seconds by which each epoch is held back, for sources that obey no limit."""
+        self.applies_from: int | None = None
+        """The first epoch that the limit certainly applies to; None: none was set in this run."""
+        self.applied = True
+        """False if the limit could not be set yet: Spark has planned nothing, or the rows of a file are unknown."""
+
+    @property
+    def obeyed(self) -> bool:
+        """True if all sources obey a limit."""
+        found = self._limits()
+        sources = [] if found is None else found.sources()
+        return bool(sources) and all(source.unit is not None for source in sources)
+
+    def observe(self, progress: Mapping[str, Any]) -> None:
+        """Take note of what an epoch has read."""
+        sources = [source for source in progress.get("sources") or () if BINDING not in str(source.get("endOffset"))]
+        if any(source.get("numInputRows") for source in sources):
+            self._reports.append(sources)
+
+    def limit(self, rows: int | None, committed: int, *, hold: float = 0.0) -> None:
+        """Set the most rows that an epoch reads; None: what the sources' options say.
+
+        ``committed`` is the newest committed epoch. ``hold`` is the time in seconds by which epochs are held back.
+        """
+        self.hold = hold
+        found = self._limits()
+        self.applies_from, self.applied = None, rows is None
+        if found is None or not (sources := found.sources()):
+            return
+        limits = [None if rows is None else self._share(rows, source, len(sources)) for source in sources]
+        self.applied = rows is None or None not in limits
+        if rows is None or self.applied:
+            self.applies_from = committed + (1 if found.set(limits) else 2)
+
+    def _share(self, rows: int, source: LimitedSource, count: int) -> int | None:
+        """Return a source's limit, in its unit."""
+        read = [each for report in self._reports for each in report]
+        every, own = _rows(read), _rows(each for each in read if each.get("description") == source.name)
+        share = max(1, round(rows * (own / every if every else 1 / count)))
+        if source.unit != "files":
+            return share
+        for report in reversed(self._reports):
+            for at, each in enumerate(report):
+                if each.get("description") == source.name and _rows([each]) and (files := self._files_read(at, each)):
+                    return max(1, round(share * files / _rows([each])))
+        return None
+
+
+def _rows(sources: Iterable[Mapping[str, Any]]) -> int:
+    return sum(int(source.get("numInputRows") or 0) for source in sources)
