@@ -56,7 +56,8 @@ def heavy_inputs(query: CapturedQuery, epoch: int, n: int = 3, *, rows: int | No
     found: list[HeavyInput] = []
     for side in came.of(came.lowest):
         total = Observation()
-        counted = came.keys_of(side, _sampled(side.rows, rows)).groupBy(F.struct("*").alias("key")).count()
+        keyed = came.keys_of(side, _sampled(side.rows, rows)).select(F.struct("*").alias("key"))
+        counted = keyed.groupBy("key").count()
         keys = counted.observe(total, F.sum("count").alias("rows"))
         with came.bound():
             top = keys.orderBy(F.desc("count")).limit(n).collect()
