@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, QueryError, SparkConnectError, StreamStateError, first_line
 from streamstate.launch.launch import trigger_options
-from streamstate.launch.policy_parts import LEVEL, RunsHere, rules_of
+from streamstate.launch.policy_parts import rules_of
 from streamstate.operations.policies.admission import Admission, Limits
 from streamstate.operations.policies.decision import Levers
 from streamstate.operations.policies.runtime import Controller, ControllerThread, LoadPolicy, QueryLevers, Rules
@@ -17,9 +17,11 @@ from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.spark.epoch_reports import reports_after
 from streamstate.snapshots.spark.read_limits import ReadLimits
 from streamstate.snapshots.store.control_table import Control, InForce, in_force, policy_words
+from streamstate.variables.shedding.level import SUFFIX as LEVEL
 
 if TYPE_CHECKING:
     from streamstate.launch.launch import Launch
+    from streamstate.launch.running import Running
     from streamstate.snapshots.store.layout import Layout
     from streamstate.variables.shared_variable import SharedVariable
 
@@ -36,7 +38,7 @@ class RunningPolicy:
         layout: its store.
     """
 
-    def __init__(self, running: RunsHere, launch: Launch, layout: Layout) -> None:
+    def __init__(self, running: Running, launch: Launch, layout: Layout) -> None:
         self._running = running
         self._launch = launch
         self.control = Control(layout, running.name)

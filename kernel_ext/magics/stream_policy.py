@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.launch.policy_parts import policy_class
 from streamstate.launch.running import Running
 from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
+from streamstate.operations.policies.policy import Policy
 from streamstate.snapshots.store.control_table import DECISION, NONE, Control, in_force, policy_words
 from streamstate.state_inspect.control import moved_words
 from streamstate.widgets.tables.summary_table import SummaryTable
@@ -62,7 +62,7 @@ def _changed(running: Running, changes: dict[str, Any]) -> Any:
         raise InvalidArgumentError(
             f"{running.name} has no policy yet, and one needs a latency: %stream policy {running.name} --latency 5s."
         )
-    return policy_class()(**changes)
+    return Policy(**changes)
 
 
 def _shown(running: Running) -> SummaryTable:

@@ -53,6 +53,10 @@ class Bottleneck(Protocol):
     def helps(self) -> bool:
         """True if more partitions would help."""
 
+    @property
+    def reason(self) -> str:
+        """The reason, in a sentence or two."""
+
 
 def decide(
     policy: PolicyTerms,
@@ -110,10 +114,14 @@ class _Rules:
         if not moved:
             return ()
         needs = " ".join(text for text in ("" if holds else self._needs(kept), state) if text)
-        inputs = self._inputs(kept, strained=kept < 1 or not holds, state=bool(state))
+        strained = kept < 1 or not holds
+        inputs = self._inputs(kept, strained=strained, state=bool(state))
+        if strained and bottleneck is not None and self._last("strained_since") is None:  # the first of a strain
+            lever, was, after, why = moved[0]
+            moved[0] = lever, was, after, f"{why} {bottleneck.reason}"
+            inputs["bottleneck"] = bottleneck.kind
         return tuple(
-            Decision(lever, before, after, holds and not state, why, needs, inputs)
-            for lever, before, after, why in moved
+            Decision(lever, was, after, holds and not state, why, needs, inputs) for lever, was, after, why in moved
         )
 
     @cached_property

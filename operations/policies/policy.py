@@ -119,7 +119,7 @@ class Policy(PolicyTerms):
             )
         if self.may_drop and not levers.can_shed:
             found.append(
-                f"may_drop={self.may_drop:g}, but the query sheds nothing: put shed(…) before its stateful"
+                f"may_drop={self.may_drop:g}, but the query sheds nothing: put ss.shed(…) before its stateful"
                 " operators, or leave may_drop out."
             )
         if self.weight is not None and not levers.can_shed:

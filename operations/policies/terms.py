@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.calls.checks import duration, positive_duration, whole_number
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+from streamstate.snapshots.calls.checks import byte_size, duration, positive_duration, whole_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +100,8 @@ def _range(partitions: object) -> tuple[int, int] | None:
 def _bytes(limit: object) -> int | None:
     if limit is None:
         return None
-    if isinstance(limit, str) and (match := _SIZE.fullmatch(limit.strip())) and float(match[1]) > 0:
-        return round(float(match[1]) * float((1024 if match[3] else 1000) ** _POWERS[match[2].upper()]))
+    if isinstance(limit, str) and (size := byte_size(limit)):
+        return size
     if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
         return limit
     raise InvalidArgumentError(f"Invalid state_limit={limit!r}: expected bytes, or a size such as '10GB' or '512MiB'.")

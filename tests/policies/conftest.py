@@ -10,7 +10,7 @@ import pytest
 
 import streamstate as ss
 from policies.levelled import RULES, add, levelled
-from streamstate.launch import load_policy, policy_parts
+from streamstate.launch import load_policy
 from streamstate.state_inspect import control
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ def own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_policy, "rules_of", lambda _running: RULES)
     monkeypatch.setattr(load_policy, "LEVEL", "_level")
     monkeypatch.setattr(control, "LEVEL", "_level")
-    monkeypatch.setattr(policy_parts, "policy_class", lambda: RULES.read)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import streamstate as ss
 from streamstate.operations.policies.bottleneck import Bottleneck, bottleneck_of, keys_of_epoch
+from streamstate.snapshots.capture.spark_load import load_of, with_tasks
 
 pytestmark = pytest.mark.slow  # a query of several epochs for each reason
 _ROWS = 20_000
@@ -25,7 +26,6 @@ _PARTITIONS = 4
 @pytest.fixture
 def find(spark: SparkSession, tmp_path: Path) -> Callable[..., Bottleneck]:
     """Runs a query over its input, and returns the bottleneck of its epochs but the first."""
-    spark_load = pytest.importorskip("streamstate.snapshots.capture.spark_load")
 
     def finding(frame: DataFrame, cores: int = 2, **options: Any) -> Bottleneck:
         options = {"trigger": "available-now", **options}
@@ -37,7 +37,7 @@ def find(spark: SparkSession, tmp_path: Path) -> Callable[..., Bottleneck]:
         assert query is not None
         running.stop()
         seen = [progress for progress in query.recentProgress if progress["numInputRows"]][1:]
-        loads = [spark_load.with_tasks(spark_load.load_of(one), query, one["batchId"]) for one in seen]
+        loads = [with_tasks(load_of(one), query, one["batchId"]) for one in seen]
         assert all(load.tasks is not None for load in loads)
         heavy = keys_of_epoch(running.history, seen[-1]["batchId"], loads[-1].rows)
         return bottleneck_of(loads, cores, heavy=heavy)

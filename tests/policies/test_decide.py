@@ -33,6 +33,7 @@ class Named:
 
     kind: str | None = "operator"
     helps: bool = True
+    reason: str = "The operator is."
 
 
 def epochs(

@@ -10,7 +10,7 @@ const SIGN_NAMES = {
   gaps: "gap",
   restarts: "restart",
   forks: "fork",
-  variables: "shared variable set",
+  variables: "shared variable set, or decision of a policy",
   versions: "version of the flow begins",
 };
 
