@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamstate.launch.running import Running
     from streamstate.operations.policies.decision import Decision, Levers, Observed
     from streamstate.snapshots.store.epoch_load import EpochLoad
+    from streamstate.state_inspect.inputs.heavy_inputs import HeavyInput
 
 _EPOCHS = 5
 """The epochs in which a bottleneck is looked for."""
@@ -24,7 +25,9 @@ _EPOCHS = 5
 
 def rules_of(running: Running) -> Rules:
     """Return the parts of the controller of a running query."""
-    return Rules(Policy.of, partial(_decided, running), _level, load_of, running.rescale)
+    return Rules(
+        Policy.of, partial(_decided, running), _level, load_of, lambda partitions: running.rescale(partitions).epoch
+    )
 
 
 def _decided(
@@ -38,7 +41,8 @@ class _Bottleneck:
 
     def __init__(self, running: Running, observed: Sequence[Observed], cores: int) -> None:
         self._running = running
-        self._recent = [epoch for epoch in observed if epoch.load.rows and not epoch.first][-_EPOCHS:]
+        self._reading = [epoch for epoch in observed if epoch.load.rows]
+        self._recent = [epoch for epoch in self._reading if not epoch.first][-_EPOCHS:]
         self._cores = cores
 
     @property
@@ -56,11 +60,14 @@ class _Bottleneck:
     @cached_property
     def _found(self) -> Bottleneck:
         loads = [self._with_tasks(epoch) for epoch in self._recent]
-        newest = self._recent[-1] if self._recent else None
-        if newest is None:
-            return bottleneck_of(loads, self._cores)
-        heavy = keys_of_epoch(self._running.history, newest.epoch, newest.load.rows)
-        return bottleneck_of(loads, self._cores, heavy=heavy)
+        return bottleneck_of(loads, self._cores, heavy=self._heavy)
+
+    def _heavy(self) -> Sequence[HeavyInput] | None:
+        """Return the heaviest keys of the newest epoch that is captured; the one that was committed may not be yet."""
+        history = self._running.history
+        captured = set(history.recorded.captured())
+        newest = next((seen for seen in reversed(self._reading) if seen.epoch in captured), None)
+        return None if newest is None else keys_of_epoch(history, newest.epoch, newest.load.rows)()
 
     def _with_tasks(self, epoch: Observed) -> EpochLoad:
         query = self._running.query
