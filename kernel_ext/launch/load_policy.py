@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, QueryError, SparkConnectError, StreamStateError, first_line
 from streamstate.launch.launch import trigger_options
-from streamstate.launch.policy_parts import rules_of
+from streamstate.launch.policy_parts import RunsHere, rules_of
 from streamstate.operations.policies.admission import Admission, Limits
 from streamstate.operations.policies.decision import Levers
 from streamstate.operations.policies.runtime import Controller, ControllerThread, LoadPolicy, QueryLevers, Rules
@@ -21,7 +21,6 @@ from streamstate.variables.shedding.level import SUFFIX as LEVEL
 
 if TYPE_CHECKING:
     from streamstate.launch.launch import Launch
-    from streamstate.launch.running import Running
     from streamstate.snapshots.store.layout import Layout
     from streamstate.variables.shared_variable import SharedVariable
 
@@ -38,7 +37,7 @@ class RunningPolicy:
         layout: its store.
     """
 
-    def __init__(self, running: Running, launch: Launch, layout: Layout) -> None:
+    def __init__(self, running: RunsHere, launch: Launch, layout: Layout) -> None:
         self._running = running
         self._launch = launch
         self.control = Control(layout, running.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streamstate.operations.policies.bottleneck import Bottleneck, bottleneck_of, keys_of_epoch
 from streamstate.operations.policies.controller_rules import decide
@@ -14,21 +14,44 @@ from streamstate.snapshots.capture.spark_load import load_of, with_tasks
 from streamstate.variables.shedding.level_for import level_for
 
 if TYPE_CHECKING:
-    from streamstate.launch.running import Running
+    from pyspark.sql.streaming.query import StreamingQuery
+
     from streamstate.operations.policies.decision import Decision, Levers, Observed
     from streamstate.snapshots.store.epoch_load import EpochLoad
+    from streamstate.state_inspect import History
 
 _EPOCHS = 5
 """The epochs in which a bottleneck is looked for."""
 
 
-def rules_of(running: Running) -> Rules:
+class RunsHere(Protocol):
+    """A query that this process runs: :class:`streamstate.launch.running.Running`."""
+
+    name: str
+
+    @property
+    def query(self) -> StreamingQuery | None:
+        """Spark's handle of the current run."""
+
+    @property
+    def state(self) -> str:
+        """Its state."""
+
+    @property
+    def history(self) -> History:
+        """Its captured epochs."""
+
+    def rescale(self, partitions: int) -> object:
+        """Give it another number of partitions."""
+
+
+def rules_of(running: RunsHere) -> Rules:
     """Return the parts of the controller of a running query."""
     return Rules(Policy.of, partial(_decided, running), _level, load_of, running.rescale)
 
 
 def _decided(
-    running: Running, policy: Policy, observed: Sequence[Observed], levers: Levers, past: Sequence[Decision]
+    running: RunsHere, policy: Policy, observed: Sequence[Observed], levers: Levers, past: Sequence[Decision]
 ) -> tuple[Decision, ...]:
     return decide(policy, observed, levers, past=past, bottleneck=_Bottleneck(running, observed, levers.cores))
 
@@ -36,7 +59,7 @@ def _decided(
 class _Bottleneck:
     """The bottleneck of a query, which is looked for when the rules first ask for it: only if it is in trouble."""
 
-    def __init__(self, running: Running, observed: Sequence[Observed], cores: int) -> None:
+    def __init__(self, running: RunsHere, observed: Sequence[Observed], cores: int) -> None:
         self._running = running
         self._recent = [epoch for epoch in observed if epoch.load.rows and not epoch.first][-_EPOCHS:]
         self._cores = cores
