@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from streamstate.snapshots.checkpoint.file_source_log import entries
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.spark.epoch_reports import reports_after
 from streamstate.snapshots.spark.read_limits import ReadLimits
+from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.store.control_table import Control, InForce, in_force, policy_words
 from streamstate.variables.shedding.level import SUFFIX as LEVEL
 
@@ -180,6 +182,8 @@ def check_policy(policy: LoadPolicy, launch: Launch, *, can_rescale: bool) -> No
         raise InvalidArgumentError(f"Invalid policy {policy!r}: expected a policy, such as ss.Policy(latency='5s').")
     if found := policy.contradictions(levers):
         raise QueryError("\n".join([f"The policy does not fit {launch.name}:", *found]))
+    for note in policy.notes(levers):
+        warnings.warn(note, StreamStateWarning, stacklevel=3)
 
 
 def level_of(shared: tuple[SharedVariable, ...]) -> SharedVariable | None:
