@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, QueryError, SparkConnectError, StreamStateError, first_line
 from streamstate.launch.launch import trigger_options
-from streamstate.launch.policy_parts import rules_of
+from streamstate.launch.policy_parts import RunsHere, rules_of
 from streamstate.operations.policies.admission import Admission, Limits
 from streamstate.operations.policies.decision import Levers
 from streamstate.operations.policies.runtime import Controller, ControllerThread, LoadPolicy, QueryLevers, Rules
@@ -17,11 +18,11 @@ from streamstate.snapshots.checkpoint.file_source_log import entries
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
 from streamstate.snapshots.spark.epoch_reports import reports_after
 from streamstate.snapshots.spark.read_limits import ReadLimits
+from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.store.control_table import Control, InForce, in_force, policy_words
 
 if TYPE_CHECKING:
     from streamstate.launch.launch import Launch
-    from streamstate.launch.running import Running
     from streamstate.snapshots.store.layout import Layout
     from streamstate.variables.shared_variable import SharedVariable
 
@@ -38,7 +39,7 @@ class RunningPolicy:
         layout: its store.
     """
 
-    def __init__(self, running: Running, launch: Launch, layout: Layout) -> None:
+    def __init__(self, running: RunsHere, launch: Launch, layout: Layout) -> None:
         self._running = running
         self._launch = launch
         self.control = Control(layout, running.name)
@@ -181,6 +182,8 @@ def check_policy(policy: LoadPolicy, launch: Launch) -> None:
         raise InvalidArgumentError(f"Invalid policy {policy!r}: expected a policy, such as ss.Policy(latency='5s').")
     if found := policy.contradictions(levers):
         raise QueryError("\n".join([f"The policy does not fit {launch.name}:", *found]))
+    for note in policy.notes(levers):
+        warnings.warn(note, StreamStateWarning, stacklevel=3)
 
 
 def level_of(shared: tuple[SharedVariable, ...]) -> SharedVariable | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streamstate.operations.policies.bottleneck import Bottleneck, bottleneck_of, keys_of_epoch
 from streamstate.operations.policies.controller_rules import decide
@@ -15,9 +15,12 @@ from streamstate.snapshots.capture.spark_load import load_of, with_tasks
 from streamstate.variables.shedding.level_for import level_for
 
 if TYPE_CHECKING:
-    from streamstate.launch.running import Running
+    from pyspark.sql.streaming.query import StreamingQuery
+
     from streamstate.operations.policies.decision import Decision, Levers, Observed
+    from streamstate.operations.rescaling.rescale import RescaleReport
     from streamstate.snapshots.store.epoch_load import EpochLoad
+    from streamstate.state_inspect import History
     from streamstate.state_inspect.inputs.heavy_inputs import HeavyInput
 
 _EPOCHS = 5
@@ -26,7 +29,28 @@ _AGAIN = 30.0
 """Seconds after which it is looked for again."""
 
 
-def rules_of(running: Running) -> Rules:
+class RunsHere(Protocol):
+    """A query that this process runs: :class:`streamstate.launch.running.Running`."""
+
+    name: str
+
+    @property
+    def query(self) -> StreamingQuery | None:
+        """Spark's handle of the current run."""
+
+    @property
+    def state(self) -> str:
+        """Its state."""
+
+    @property
+    def history(self) -> History:
+        """Its captured epochs."""
+
+    def rescale(self, partitions: int) -> RescaleReport:
+        """Give it another number of partitions."""
+
+
+def rules_of(running: RunsHere) -> Rules:
     """Return the parts of the controller of a running query."""
     bottleneck = _Bottleneck(running)
 
@@ -44,7 +68,7 @@ class _Bottleneck:
     Counting keys is a job of Spark, beside the query.
     """
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: RunsHere) -> None:
         self._running = running
         self._observed: Sequence[Observed] = ()
         self._cores = 1

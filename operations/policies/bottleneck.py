@@ -2,8 +2,7 @@
 
 The numbers are those of recent epochs (:class:`EpochLoad`). The input rows of an epoch are counted by key, which takes
 a job of Spark, only if one partition's task is much slower than the others: a single hot key cannot be split, several
-heavy keys in one partition can. The number of partitions follows from the useful time per row, as in DS2 ("Three Steps
-is All You Need: Fast, Accurate, Automatic Scaling Decisions for Distributed Streaming Dataflows", OSDI 2018).
+heavy keys in one partition can.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ _HOT = 0.6
 _UNEVEN = 2.0
 # Shorter tasks are not compared: starting them takes longer than their rows.
 _SHORT = 0.2
-# The share of a partition's time that is planned for, so that it catches up after a pause.
-_UTILIZATION = 0.8
 _SOURCE = ("latestOffset", "getBatch", "getOffset")
 _SINK = ("commitOffsets", "commitBatch")
 
@@ -222,59 +219,6 @@ def _operator(
         " partitions alone will not."
     )
     return Bottleneck("operator", name, share, helps=False, reason=reason, numbers=numbers)
-
-
-@dataclass(frozen=True)
-class PartitionsAdvice:
-    """How many partitions a query should have.
-
-    Attributes:
-        partitions: their number; None: as many as now.
-        reason: the reason, in a sentence.
-        numbers: the numbers that it follows from, by name.
-    """
-
-    partitions: int | None
-    reason: str
-    numbers: Mapping[str, float | None] = field(default_factory=dict)
-
-
-def advise_partitions(loads: Sequence[EpochLoad], allowed: tuple[int, int], cores: int) -> PartitionsAdvice:
-    """Return how many partitions would just do the work that arrives, from the useful time per row.
-
-    It says what would do, not when to change it: a controller adds hysteresis. A bottleneck that more partitions do not
-    help (:func:`bottleneck_of`) is not seen here.
-
-    Args:
-        loads: the load of recent epochs that read input, without the first two of a start.
-        allowed: the lowest and the highest number of partitions.
-        cores: the tasks that run at once; more partitions than cores do no more work at a time.
-    """
-    usable = [(load, load.tasks) for load in loads if load.tasks is not None and load.tasks.stateful and load.rows]
-    if not usable:
-        return PartitionsAdvice(None, "The tasks of the stateful stage are not known, so their number is not advised.")
-    current = usable[-1][1].tasks
-    rate = sum(load.rows for load, _ in usable) / sum(load.seconds for load, _ in usable) + _growth(usable)
-    per_row = median(tasks.tasks * tasks.median_seconds / load.rows for load, tasks in usable)
-    busy = rate * per_row
-    needed = max(math.ceil(busy / _UTILIZATION), 1)
-    lowest, highest = allowed
-    useful = min(max(needed, lowest), highest, max(cores, lowest))
-    numbers = {"rows_per_second": rate, "seconds_per_row": per_row, "busy": busy, "needed": float(needed)}
-    arrives = f"{rate:,.0f} rows a second keep {busy:.1f} tasks busy"
-    if useful < needed:
-        bound = "policy allows" if useful == highest else "cores allow"
-        arrives += f", which takes {needed} partitions; the {bound} {useful}"
-    if useful == current:
-        return PartitionsAdvice(None, f"{arrives}: the {current} partitions stay.", numbers)
-    return PartitionsAdvice(useful, f"{arrives}: {useful} partitions would do, instead of {current}.", numbers)
-
-
-def _growth(usable: Sequence[tuple[EpochLoad, TaskLoad]]) -> float:
-    """Return by how many rows a second the backlog grows; 0 if it shrinks, or is not known."""
-    backlogs = [sum(source.backlog_rows or 0 for source in load.sources) for load, _ in usable]
-    seconds = sum(load.seconds for load, _ in usable[1:])
-    return max(backlogs[-1] - backlogs[0], 0) / seconds if seconds else 0.0
 
 
 def _typical(loads: Sequence[EpochLoad], value: Callable[[EpochLoad], float]) -> float:

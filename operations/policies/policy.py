@@ -140,15 +140,10 @@ class Policy(PolicyTerms):
         found = []
         span = self.partition_range
         moves = bool(span and levers.can_rescale and span[0] < span[1])
-        if not levers.can_limit and not moves and not (self.may_drop and levers.can_shed):
+        if not moves and not (self.may_drop and levers.can_shed):
             found.append(
-                "Nothing can be moved: the sources obey no limit, nothing may be dropped and the partitions are fixed."
-                " The controller only watches, and says what would help."
-            )
-        elif not moves and not self.may_drop:
-            found.append(
-                "The only lever is a limit of what an epoch reads: epochs stay short, but in an overload rows wait in"
-                " the source, and the latency does not hold."
+                "Nothing may be dropped and the partitions are fixed: epochs are kept short if the sources obey a"
+                " limit, but in an overload rows wait in them, and the latency does not hold."
             )
         if span and span[0] < span[1] and not levers.can_rescale:
             found.append(f"The state cannot be repartitioned: it stays at {levers.partitions} partitions.")

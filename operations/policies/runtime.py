@@ -61,6 +61,9 @@ class LoadPolicy(Protocol):
     def contradictions(self, levers: Levers) -> Sequence[str]:
         """Return why the policy cannot be meant for a query; empty if it can."""
 
+    def notes(self, levers: Levers) -> Sequence[str]:
+        """Return what else to know of the policy with a query."""
+
 
 @dataclass(frozen=True)
 class Rules:

@@ -48,6 +48,10 @@ class MadePolicy:
         """Return the policy in a text."""
         return cls(**json.loads(text))
 
+    def notes(self, levers: Levers) -> Sequence[str]:
+        """Say nothing."""
+        return ()
+
     def contradictions(self, levers: Levers) -> Sequence[str]:
         """Refuse a latency below the trigger."""
         return [] if self.latency >= levers.trigger else [f"latency {self.latency} is below the trigger."]

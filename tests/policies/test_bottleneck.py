@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamstate.operations.policies.bottleneck import Bottleneck, advise_partitions, bottleneck_of
+from streamstate.operations.policies.bottleneck import Bottleneck, bottleneck_of
 from streamstate.snapshots.store.epoch_load import EpochLoad, OperatorLoad, SourceLoad, TaskLoad
 from streamstate.state_inspect.inputs.heavy_inputs import HeavyInput
 
@@ -137,40 +137,3 @@ def test_nothing_wrong() -> None:
     assert found(load(10.0, median_seconds=0.8, worst_seconds=0.9)).kind is None
     assert found(replace(load(), tasks=None)).kind is None
     assert found().kind is None
-
-
-def test_partitions_for_the_rate() -> None:
-    """Eight thousand rows a second at 0.24 ms a row keep two tasks busy; planned for 80 %, that takes three."""
-    epochs = [load(10.0)] * 3
-    advice = advise_partitions(epochs, (2, 16), cores=8)
-    assert advice.partitions == 3
-    assert advice.numbers["rows_per_second"] == pytest.approx(8000)
-    assert "keep 1.9 tasks busy" in advice.reason
-
-
-def test_partitions_for_a_growing_backlog() -> None:
-    """Rows that wait in the source count as arriving."""
-    waiting = [
-        replace(load(10.0), sources=(SourceLoad("rate", 80_000, backlog_rows=backlog),))
-        for backlog in (0, 160_000, 320_000)
-    ]
-    advice = advise_partitions(waiting, (2, 16), cores=16)
-    assert advice.numbers["rows_per_second"] == pytest.approx(24_000)
-    assert advice.partitions is None  # the eight that it has
-    assert "keep 5.8 tasks busy" in advice.reason
-
-
-def test_partitions_within_limits() -> None:
-    """The policy's range and the cores bound the number; the reason says so."""
-    busy = [load(10.0, tasks=4, median_seconds=9.0, worst_seconds=9.5)] * 3
-    assert advise_partitions(busy, (2, 16), cores=16).partitions == 5
-    assert advise_partitions(busy, (2, 4), cores=16).partitions is None
-    bounded = advise_partitions(busy, (2, 16), cores=4)
-    assert bounded.partitions is None
-    assert "cores allow 4" in bounded.reason
-    assert advise_partitions(busy, (8, 16), cores=4).partitions == 8
-
-
-def test_partitions_are_not_advised_without_their_tasks() -> None:
-    """The tasks of a stage without state say nothing about the partitions of the state."""
-    assert advise_partitions([load(stateful=False)], (2, 16), cores=8).partitions is None

@@ -103,8 +103,7 @@ def test_a_contradiction_with_the_query_is_said_in_words(policy: ss.Policy, leve
 
 
 def test_what_is_possible_but_of_little_use_is_a_note() -> None:
-    """A policy that can move nothing only watches."""
-    assert "only watches" in ss.Policy(latency="5s").notes(Levers())[0]
-    assert "rows wait in the source" in ss.Policy(latency="5s").notes(Levers(can_limit=True))[0]
+    """A policy that may drop nothing and move no partitions cannot hold in an overload."""
+    assert "rows wait in them" in ss.Policy(latency="5s").notes(Levers())[0]
     assert ss.Policy(latency="5s", may_drop=0.2, partitions=(4, 16)).notes(FREE) == []
     assert "Only 4 tasks run" in ss.Policy(latency="5s", partitions=(4, 16)).notes(Levers(can_rescale=True, cores=4))[0]
