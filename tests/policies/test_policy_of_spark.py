@@ -98,7 +98,7 @@ def test_a_policy_from_start_to_end(
     """It sheds, goes on after a restart and under supervision, is changed, and ends; all of it can be run again."""
     fed = Fed(Source(spark, tmp_path / "input", "event_id string, k long, v long"), tmp_path)
     running = fed.start(policy=POLICY, partitions=2)
-    fed.feed(running, 6)
+    fed.feed(running, 4)
     assert 0.5 < running.history.decisions()["after"].dropna().iloc[0] < 0.75
     assert "promise broken: One of: " in (running.status().policy or "")
     running = running.restart()
@@ -110,10 +110,10 @@ def test_a_policy_from_start_to_end(
     shell.notebook.running["q"] = running
     changed = shell.run("%stream policy q --may-drop 0.7").to_pandas()
     assert changed["policy"].tolist() == ["Policy(latency='20ms', keep='v >= 80', may_drop=0.7)"]
-    fed.feed(running, 5)
+    fed.feed(running, 4)
     assert shell.run("%stream policy q").to_pandas()["last decision"].iloc[0].startswith("after epoch ")
     shell.run("%stream policy q --off")
-    fed.feed(running, 2)
+    fed.feed(running, 1)
     running.stop()
 
     history, checkpoint = running.history, Path(running.checkpoint.path)
@@ -144,10 +144,8 @@ def test_a_policy_from_start_to_end(
     assert kept[0]["dropped"] == kept[max(kept)]["dropped"] == 0
     assert total["dropped"] > ROWS
 
-    assert running.checkpoint.replay(fed.build, epochs=(2, 6)).same
-    assert running.checkpoint.audit(fed.build, epochs=(max(kept) - 6, max(kept)), replays=1).clean
-
     at = next(epoch for epoch in reversed(kept) if kept[epoch]["dropped"])
+    assert running.checkpoint.replay(fed.build, epochs=(at - 1, at + 1)).same
     fork = running.checkpoint.fork(tmp_path / "fork", at=at)
     forked = fed.start("forked", checkpoint=fork.path)
     assert forked.policy is None
