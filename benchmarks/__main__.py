@@ -24,6 +24,7 @@ from benchmarks.harness import Measurement, Size, report
 from benchmarks.inspect import reading
 from benchmarks.long_history import long_history
 from benchmarks.looking import looking
+from benchmarks.overload import overload
 from benchmarks.policies import policies
 from benchmarks.recovering import recovering
 from benchmarks.rescaling import rescaling
@@ -48,8 +49,8 @@ class _Benchmark:
 
 _SIZES = {
     "keys": "keys in the state; fleet: queries; topic: records",
-    "changes": "keys changed an epoch; topic: records",
-    "epochs": "epochs measured; policies: seeds",
+    "changes": "keys changed an epoch; topic: records; overload: rows a second",
+    "epochs": "epochs measured; policies: seeds; overload: seconds",
 }
 _USUAL = Size(1_000_000, 50_000, 9)
 _ALL = {
@@ -68,6 +69,7 @@ _ALL = {
     "step": _Benchmark(stepping_forks, Size(10_000, 1_000, 50)),
     "audit": _Benchmark(auditing, Size(0, 0, 50)),
     "policies": _Benchmark(policies, Size(0, 0, 200), needs_spark=False),
+    "overload": _Benchmark(overload, Size(0, 40_000, 300)),
     "forecast": _Benchmark(forecasting, Size(0, 0, 0), needs_spark=False),
     "shedding": _Benchmark(shedding, Size(0, 2_000_000, 30)),
     "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 3)),

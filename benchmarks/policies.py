@@ -118,6 +118,8 @@ def run(
     may_drop: float,
     *,
     can_limit: bool = False,
+    tells_backlog: bool = True,
+    delay: int = 0,
     protected: float = 0.0,
     phases: Phases = OVERLOAD,
     rules: Callable[..., tuple[Decision, ...]] = decide,
@@ -133,6 +135,8 @@ def run(
         until=sum(seconds for seconds, _, _ in phases),
         policy=policy or Policy(latency=LATENCY, may_drop=may_drop),
         protected=protected,
+        tells_backlog=tells_backlog,
+        delay=delay,
         bottleneck=bottleneck,
         decide=rules,
     )

@@ -6,7 +6,9 @@ The two are different processes, perhaps of different machines. So they compare 
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass
+from statistics import median
 from urllib.parse import quote
 
 from streamstate.variables.transports.transport import Transport
@@ -14,6 +16,8 @@ from streamstate.variables.transports.transport import Transport
 LONGEST_WAIT, LONGEST_HOLD = 0.2, 10.0
 """Seconds that an epoch waits at most for a decision, and for which a decision holds it back at most."""
 _POLL = 0.002
+_EPOCHS, _UNUSUAL = 10, 1.5
+"""An epoch is unusual if it took so many times as long as the median of the last ones."""
 _MARK = "epoch"
 
 
@@ -52,6 +56,8 @@ class DecidedEpochs:
         self._transport = transport
         self._group = f"decided/{quote(query, safe='')}"
         self._missed: Mark | None = None
+        self._planned: tuple[int, float] | None = None
+        self._usual: deque[float] = deque(maxlen=_EPOCHS)
         self._held = -1
 
     def publish(self, mark: Mark) -> None:
@@ -65,19 +71,31 @@ class DecidedEpochs:
     def wait_for(self, committed: int) -> None:
         """Wait for the decision on a committed epoch, as long as the mark says.
 
-        If the decision does not come, later epochs do not wait until the controller gives another sign of life.
+        After an epoch that was unusually long, a decision is likely: it is waited for as long as possible. If it does
+        not come, later epochs do not wait until the controller gives another sign of life.
         """
         began = time.monotonic()
+        unusual = self._unusual(committed, began)
         while True:
             mark = Mark.of(self._transport.get(self._group, _MARK))
             if mark is None or mark == self._missed:
-                return
+                break
             if mark.epoch >= committed:
                 break
-            if time.monotonic() - began >= min(mark.wait, LONGEST_WAIT):
+            if time.monotonic() - began >= (LONGEST_WAIT if unusual else min(mark.wait, LONGEST_WAIT)):
                 self._missed = mark
-                return
+                break
             time.sleep(_POLL)
-        if mark.hold and self._held < committed:
+        if mark is not None and mark.epoch >= committed and mark.hold and self._held < committed:
             self._held = committed
             time.sleep(min(mark.hold, LONGEST_HOLD))
+        self._planned = committed, time.monotonic()
+
+    def _unusual(self, committed: int, now: float) -> bool:
+        """Return whether the epoch that was committed took much longer than those before it."""
+        if self._planned is None or committed <= self._planned[0]:
+            return False
+        seconds = now - self._planned[1]
+        unusual = bool(self._usual) and seconds > _UNUSUAL * median(self._usual)
+        self._usual.append(seconds)
+        return unusual

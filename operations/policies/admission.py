@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
 from streamstate.snapshots.spark.read_limits import LimitedSource
+from streamstate.snapshots.store.epoch_load import EpochLoad
 
 _EPOCHS = 20
 """The epochs from which a source's share of the rows, and the rows of a file, are known."""
@@ -39,6 +40,9 @@ class Admission:
     ) -> None:
         self._limits = limits
         self._files_read = files_read
+        self._set: list[int | None] = []
+        self._before: list[int | None] = []
+        self._listed: set[int] = set()
         self._reports: deque[list[Mapping[str, Any]]] = deque(maxlen=_EPOCHS)
         self.hold = 0.0
         """Seconds by which each epoch is held back, for sources that obey no limit."""
@@ -60,6 +64,39 @@ class Admission:
         if any(source.get("numInputRows") for source in sources):
             self._reports.append(sources)
 
+    def full(self, progress: Mapping[str, Any], load: EpochLoad) -> bool:
+        """Check if more may wait in a source that does not tell: the epoch read as much as a limit allowed.
+
+        A source of files reads what is left of a list before it lists again. So an epoch that reads less proves that
+        nothing waits only if the one before read less too. Ask once for each epoch, in their order.
+        """
+        found = self._limits()
+        limited = [] if found is None else found.sources()
+        sources = [source for source in progress.get("sources") or () if BINDING not in str(source.get("endOffset"))]
+        if len(limited) != len(sources):
+            return False
+        nothing = [None] * len(limited)
+        # Before the epoch from which the limit certainly applies, either may have applied.
+        surely = self.applies_from is not None and int(progress["batchId"]) >= self.applies_from
+        chosen = [self._set or nothing] if surely else [self._set or nothing, self._before or nothing]
+        filled = {
+            at
+            for at, (source, report, read) in enumerate(zip(limited, sources, load.sources, strict=False))
+            if read.backlog_rows is None
+            for limits in chosen
+            if self._filled(at, source, limits[at], report)
+        }
+        before, self._listed = self._listed, {at for at in filled if limited[at].unit == "files"}
+        return bool(filled | before)
+
+    def _filled(self, at: int, source: LimitedSource, limit: int | None, report: Mapping[str, Any]) -> bool:
+        """Return whether an epoch read as much from a source as a limit, and the source's own, allowed."""
+        bounds = [bound for bound in (limit, source.own) if bound is not None]
+        rows = _rows([report])
+        if not bounds or not rows:
+            return False
+        return ((self._files_read(at, report) or 0) if source.unit == "files" else rows) >= min(bounds)
+
     def limit(self, rows: int | None, committed: int, *, hold: float = 0.0) -> None:
         """Set the most rows that an epoch reads; None: what the sources' options say.
 
@@ -73,6 +110,7 @@ class Admission:
         limits = [None if rows is None else self._share(rows, source, len(sources)) for source in sources]
         self.applied = rows is None or None not in limits
         if rows is None or self.applied:
+            self._before, self._set = self._set, limits
             self.applies_from = committed + (1 if found.set(limits) else 2)
 
     def _share(self, rows: int, source: LimitedSource, count: int) -> int | None:

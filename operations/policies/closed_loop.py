@@ -5,13 +5,13 @@ The dry run of a policy uses it with the costs of a recorded history.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from streamstate.operations.policies.controller_rules import WINDOW, Bottleneck, decide
 from streamstate.operations.policies.decision import Decision, Levers, Observed
-from streamstate.operations.policies.flow import Flow
 from streamstate.operations.policies.terms import PolicyTerms
 from streamstate.snapshots.store.epoch_load import EpochLoad, ShedCounts, SourceLoad
 
@@ -67,6 +67,7 @@ class ClosedLoop:
         protected: the share of rows that are never dropped.
         first_epochs: epochs at the start that the controller ignores.
         tells_backlog: whether the source tells what waits.
+        delay: epochs by which each decision acts later than in the next one.
     """
 
     arrived: Callable[[float], float]
@@ -77,12 +78,15 @@ class ClosedLoop:
     protected: float = 0.0
     first_epochs: int = 2
     tells_backlog: bool = True
+    delay: int = 0
     bottleneck: Bottleneck | None = None
     decide: Callable[..., tuple[Decision, ...]] = decide
 
     def run(self) -> Iterator[SimulatedEpoch]:
         """Yield the epochs, one after another."""
         now, read, epoch = 0.0, 0, 0
+        ahead = deque([self.levers] * self.delay)
+        deciding, unknown = self.levers, False
         observed: list[Observed] = []
         past: list[Decision] = []
         while now < self.until:
@@ -92,21 +96,36 @@ class ClosedLoop:
                 now += self.levers.trigger or _POLL
                 continue
             read += rows
+            # A source that does not tell lists what it has, and reads that first: one short epoch proves nothing.
+            filled = self.levers.rows is not None and rows >= self.levers.rows and not self.tells_backlog
+            full, unknown = filled or unknown, filled
             dropped = round(rows * (1 - self.protected) * (1 - self.levers.kept))
             took = self.seconds(Cost(epoch, rows - dropped, dropped, self.levers))
             source = SourceLoad("simulated", rows, total - read if self.tells_backlog else None)
             load = EpochLoad(took, sources=(source,), shed=ShedCounts(rows, rows - dropped, {"level": dropped}))
-            seen = Observed(epoch, START + timedelta(seconds=now), load, self.levers.kept, epoch < self.first_epochs)
+            began, first = START + timedelta(seconds=now), epoch < self.first_epochs
+            seen = Observed(epoch, began, load, self.levers.kept, first, full)
             observed = [*observed[-WINDOW:], seen]
             decisions: tuple[Decision, ...] = ()
             if self.policy is not None:
-                decisions = self.decide(self.policy, observed, self.levers, past=past, bottleneck=self.bottleneck)
+                decisions = self.decide(self.policy, observed, deciding, past=past, bottleneck=self.bottleneck)
             past += decisions
-            latency = Flow(observed, self.levers.trigger).latency()
+            latency = _waited(self.arrived, now, read - rows) + took
             yield SimulatedEpoch(seen, now, rows, dropped, total - read, self.levers.rows, latency, decisions)
-            self.levers = moved(self.levers, decisions)
+            deciding = moved(deciding, decisions)
+            ahead.append(deciding)
+            self.levers = ahead.popleft()
             now += max(took, self.levers.trigger)
             epoch += 1
+
+
+def _waited(arrived: Callable[[float], float], now: float, oldest: int) -> float:
+    """Return the seconds for which the oldest row has waited that is not among so many."""
+    low, high = 0.0, now
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if arrived(middle) > oldest else (middle, high)
+    return now - high
 
 
 def moved(levers: Levers, decisions: Sequence[Decision]) -> Levers:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -99,6 +99,9 @@ class _Rules:
         kept, why_kept = self._shed()
         rows, why_rows = self._limit(kept)
         partitions, why_partitions = self._rescaled(kept, bottleneck)
+        holds, state = self._holds(kept), self._state()
+        strained = kept < 1 or not holds
+        limits = self._last("bottleneck") if strained else None
         moved: list[tuple[Lever, float | None, float | None, str]] = []
         if rows != self.levers.rows:
             moved.append(("admission", self.levers.rows, rows, why_rows))
@@ -106,27 +109,26 @@ class _Rules:
             moved.append(("shedding", self.levers.kept, kept, why_kept))
         if partitions != self.levers.partitions:
             moved.append(("rescale", self.levers.partitions, partitions, why_partitions))
-        holds, state = self._holds(kept), self._state()
+            limits = bottleneck.kind if bottleneck is not None and strained else limits
         before = float(self._last("arriving") or 0)
         other = not holds and not 0.8 * before <= self._arriving <= 1.25 * before
         if not moved and (other or holds != self._held or bool(state) != bool(self._last("state"))):
             moved.append(("none", None, None, state or self._promise(kept)))
+        if not moved and strained and bottleneck is not None and limits is None and self._strained:
+            # After the levers have moved, because it takes its time.
+            moved.append(("none", None, None, bottleneck.reason))
+            limits = bottleneck.kind or "none"
         if not moved:
             return ()
         needs = " ".join(text for text in ("" if holds else self._needs(kept), state) if text)
-        strained = kept < 1 or not holds
-        inputs = self._inputs(kept, strained=strained, state=bool(state))
-        if strained and bottleneck is not None and self._last("strained_since") is None:  # the first of a strain
-            lever, was, after, why = moved[0]
-            moved[0] = lever, was, after, f"{why} {bottleneck.reason}"
-            inputs["bottleneck"] = bottleneck.kind
+        inputs = {**self._inputs(kept, strained=strained, state=bool(state)), "bottleneck": limits}
         return tuple(
             Decision(lever, was, after, holds and not state, why, needs, inputs) for lever, was, after, why in moved
         )
 
     @cached_property
     def _flow(self) -> Flow:
-        return Flow(self.observed, self.levers.trigger)
+        return Flow(self.observed, self.levers.trigger, float(self._last("arriving") or 0))
 
     @cached_property
     def _arriving(self) -> float:
@@ -180,6 +182,11 @@ class _Rules:
     def _held(self) -> bool:
         return not self.past or bool(self.past[-1].inputs.get("kept_promise", 1))
 
+    @property
+    def _strained(self) -> bool:
+        """True if the last decision found the policy under strain."""
+        return self._last("strained_since") is not None
+
     def _moved(self, lever: Lever) -> Decision | None:
         return next((decision for decision in reversed(self.past) if decision.lever == lever), None)
 
@@ -208,7 +215,7 @@ class _Rules:
                 f"{self._rate:,.0f} rows arrive a second, and results would take {seconds_text(expected)}:"
                 f" {1 - new:.1%} of the unprotected rows are dropped."
             )
-        if kept == 1:
+        if kept == 1 or self._flow.full:
             return kept, ""
         before = self._moved("shedding")
         reference = math.inf if before is None else float(before.inputs["rate"] or 0)
@@ -227,7 +234,9 @@ class _Rules:
 
         Epochs that settle are left alone: shorter ones would spend more on what is fixed, and fall behind.
         """
-        rows, limit = self.levers.rows, self.policy.seconds
+        rows, limit, seen = self.levers.rows, self.policy.seconds, self.observed[-1]
+        if rows is not None and self._flow.full:
+            return self._repaced(rows)
         room = _AIM * limit / 2 - self.model.fixed
         if not self.levers.can_limit or room <= 0:
             return rows, ""
@@ -236,8 +245,12 @@ class _Rules:
         if (busy := 1.1 * self._arriving * per_row) < 1:
             # At least what arrives, as long as epochs stay within twice the latency.
             paced = max(paced, min(1.1 * self._arriving * self.model.fixed / (1 - busy), 2 * limit / per_row))
-        if self._expected(self._rate, kept, reserve=0) > 2 * limit or self._latencies[-1] > 2 * limit:
-            if rows is None or not 0.75 * paced <= rows <= 1.33 * paced:
+        # Until an epoch has dropped so much, what that costs is a guess: the best case counts.
+        model = self.model if seen.kept <= kept else replace(self.model, per_dropped=0.0)
+        grows = model.latency(self._rate, self._of_all(kept), trigger=self.levers.trigger, reserve=0) > 2 * limit
+        if grows or self._latencies[-1] > 2 * limit:
+            reads = self._waiting + self._arriving * seen.load.seconds
+            if reads > paced if rows is None else not 0.75 * paced <= rows <= 1.33 * paced:
                 return round(paced), f"Rows wait in the source: epochs of {paced:,.0f} rows keep results coming."
             return rows, ""
         ours = self._moved("admission")
@@ -245,6 +258,15 @@ class _Rules:
         if rows is not None and ours is not None and rows != original and self._waiting <= rows / 10:
             return None if original is None else int(original), "No rows wait in the source: epochs read what arrives."
         return rows, ""
+
+    def _repaced(self, rows: int) -> tuple[int | None, str]:
+        """The limit while an unknown number of rows waits; alike epochs do not tell a model what is fixed."""
+        target, last = _AIM * self.policy.seconds / 2, self.observed[-3:]
+        took = float(np.median([epoch.load.seconds for epoch in last]))
+        if not all(epoch.full for epoch in last) or target / 1.6 <= took <= 2 * self.policy.seconds:
+            return rows, ""
+        paced = max(round(rows * target / took), 1)
+        return paced, f"Rows wait in the source, and epochs take {took:.1f} s: {paced:,} rows each are better."
 
     def _rescaled(self, kept: float, bottleneck: Bottleneck | None) -> tuple[int, str]:
         now, span = self.levers.partitions, self.policy.partition_range
@@ -286,18 +308,22 @@ class _Rules:
         holding = (count for count in useful if self._expected(self._rate, 1.0, self._speed(now, count)) <= wanted)
         return next(holding, useful[-1] if useful else None)
 
+    @cached_property
+    def _late(self) -> int:
+        return sum(latency > self.policy.seconds for latency in self._latencies)
+
     def _holds(self, kept: float) -> bool:
         """Check that the latency holds: by the model for a usual epoch, and for 95 of 100 of the last ones."""
         limit = self.policy.seconds
-        late = sum(latency > limit for latency in self._latencies)
         expected = self._expected(self._rate, kept, reserve=0)
-        return (expected <= 1.25 * limit and late <= 2) if self._held else (expected <= limit and late <= 1)
+        return (expected <= 1.25 * limit and self._late <= 2) if self._held else (expected <= limit and self._late <= 1)
 
     def _promise(self, kept: float) -> str:
         took = f"The last epoch took {seconds_text(self._latencies[-1])} from arrival to result"
+        limit = seconds_text(self.policy.seconds)
         if self._holds(kept):
-            return f"{took}: the latency of {seconds_text(self.policy.seconds)} holds again."
-        return f"{took}; {seconds_text(self.policy.seconds)} do not hold."
+            return f"{took}: the latency of {limit} holds again."
+        return f"{took}. Of the last {len(self._latencies)} epochs, {self._late} took more than {limit}."
 
     def _needs(self, kept: float) -> str:
         """What would make the policy hold, by the model."""
@@ -306,7 +332,12 @@ class _Rules:
         if self._expected(arriving, kept) <= limit:
             spare = 1 / self.model.per_row(self._of_all(kept)) - arriving
             if not waiting:
-                return "Nothing, if no more arrives: the levers in force are enough."
+                return (
+                    "Time: epochs with the levers in force are short enough, and the policy holds again once at most"
+                    f" one of the last {_LATE_WINDOW} took too long."
+                )
+            if self._flow.full:
+                return "Time: the rows that wait in the source, which does not tell how many, are worked off."
             return f"Time: {waiting:,} rows wait, and are worked off in about {seconds_text(waiting / spare)}."
         found = []
         drop = largest(lambda share: self._expected(arriving, share) <= limit, 0.0, 1.0)

@@ -23,6 +23,7 @@ class Observed:
         load: its load.
         kept: the share of the unprotected rows that the level in force kept, from 0 to 1.
         first: whether it is among the first two epochs of a start, which are slow for other reasons.
+        full: whether it read as much as a limit allowed, from a source that does not tell its backlog: more may wait.
     """
 
     epoch: int
@@ -30,6 +31,7 @@ class Observed:
     load: EpochLoad
     kept: float = 1.0
     first: bool = False
+    full: bool = False
 
 
 @dataclass(frozen=True)

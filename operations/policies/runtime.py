@@ -197,7 +197,8 @@ class Controller:
             began = datetime.fromisoformat(str(progress["timestamp"]))
             kept = self._kept(progress, known)
             load = self.rules.load(progress)
-            self._seen.append(Observed(epoch, began, load, kept, first=self._in_run <= _FIRST))
+            full = self.query.admission.full(progress, load)
+            self._seen.append(Observed(epoch, began, load, kept, self._in_run <= _FIRST, full))
             self.query.admission.observe(progress)
             self._quiet += 1
             if newest:

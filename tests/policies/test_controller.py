@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from policies.made import QUERY_ID, RULES, MadePolicy, MadeQuery
+from policies.made import QUERY_ID, RULES, MadeLimits, MadePolicy, MadeQuery
+from streamstate.operations.policies.admission import Admission
 from streamstate.operations.policies.decision import Decision
+from streamstate.snapshots.spark.read_limits import LimitedSource
 from streamstate.snapshots.store.control_table import ACTED, ADMISSION, DECISION, RESCALE, SHEDDING, in_force
+from streamstate.snapshots.store.epoch_load import EpochLoad, SourceLoad
 from streamstate.variables.decided_epochs import DecidedEpochs, Mark
 from streamstate.variables.transports.files import FilesTransport
 
@@ -238,6 +241,20 @@ class TestWaiting:
         controller.publish(Mark(5, 0.15))
         assert 0.15 <= self.took(hook, 6) < 0.4
 
+    def test_an_unusually_long_epoch_is_worth_waiting_for(self, tmp_path: Path) -> None:
+        """A decision on it is likely, though the mark says that hardly any wait is worth it."""
+        controller, hook = self.marks(tmp_path)
+        for committed in range(4):
+            controller.publish(Mark(committed, 0.001))
+            self.took(hook, committed)
+            time.sleep(0.1)
+        assert self.took(hook, 4) < 0.1, "as long as the others"
+        controller.publish(Mark(4, 0.001))
+        self.took(hook, 4)
+        time.sleep(0.4)
+        assert 0.15 <= self.took(hook, 5) < 0.5
+        assert self.took(hook, 6) < 0.1, "once, if it does not come"
+
     def test_an_epoch_is_held_back_once(self, tmp_path: Path) -> None:
         """For sources that obey no limit; a trigger without rows asks again, and is not held back."""
         controller, hook = self.marks(tmp_path)
@@ -260,3 +277,63 @@ def test_a_policy_that_is_changed_in_mid_epoch_names_the_epoch_under_way(tmp_pat
     declared = query.controller.declare(POLICY)
     assert declared is not None
     assert declared.epoch == 2
+
+
+def progress(epoch: int, rows: int) -> dict[str, object]:
+    """Spark's report on an epoch of one source."""
+    return {"batchId": epoch, "sources": [{"description": "made", "numInputRows": rows, "endOffset": "{}"}]}
+
+
+@dataclass
+class FileLimits:
+    """The limits of a source of files."""
+
+    own: int | None = None
+
+    def sources(self) -> list[LimitedSource]:
+        """Return the one source."""
+        return [LimitedSource("made", "files", self.own)]
+
+    def set(self, limits: Sequence[int | None]) -> bool:
+        """Set nothing: the test says what is read."""
+        return True
+
+
+class TestFullEpochs:
+    """Of a source that does not tell what waits, an epoch that read as much as it might proves nothing."""
+
+    def full(self, admission: Admission, epoch: int, rows: int, *, backlog: int | None = None) -> bool:
+        """Check an epoch, of whose files each has ten rows."""
+        return admission.full(progress(epoch, rows), EpochLoad(1.0, sources=(SourceLoad("made", rows, backlog),)))
+
+    def test_files_are_listed_anew_after_a_list_is_read(self) -> None:
+        """So the first epoch below the limit may have read the rest of a list."""
+        admission = Admission(FileLimits, lambda _place, source: int(source["numInputRows"]) // 10)
+        admission.observe(progress(0, 100))
+        assert not self.full(admission, 0, 1000)
+        admission.limit(50, 0)
+        read = [50, 50, 40, 40, 50, 20, 20]
+        assert [self.full(admission, 1 + at, rows) for at, rows in enumerate(read)] == [
+            True,
+            True,
+            True,
+            False,
+            True,
+            True,
+            False,
+        ]
+        admission.limit(None, 7)
+        assert [self.full(admission, 8, 500), self.full(admission, 9, 500)] == [False, False]
+
+    def test_a_limit_of_its_options_counts(self) -> None:
+        """Whoever set it, more may wait."""
+        admission = Admission(lambda: FileLimits(2), lambda _place, source: int(source["numInputRows"]) // 10)
+        assert [self.full(admission, 0, rows) for rows in (20, 10, 10)] == [True, True, False]
+
+    def test_a_source_that_tells_its_backlog_is_believed(self) -> None:
+        """Rows are limited, and Kafka says what waits."""
+        admission = Admission(MadeLimits)
+        admission.limit(50, 0)
+        assert not self.full(admission, 1, 50, backlog=0)
+        assert self.full(admission, 1, 50)
+        assert not self.full(admission, 2, 49)

@@ -160,9 +160,12 @@ def test_a_rescale_is_decided_only_if_it_helps() -> None:
     named = decide(policy, observed, levers, past=[broken], bottleneck=Named())
     assert [(decision.lever, decision.before, decision.after) for decision in named] == [("rescale", 4, 14)]
     for other in (None, Named("hot key", helps=False), Named("source"), Named("sink"), Named("operator", helps=False)):
-        assert decide(policy, observed, levers, past=[broken], bottleneck=other) == ()
+        said = decide(policy, observed, levers, past=[broken], bottleneck=other)
+        assert [(told.lever, told.reason) for told in said] == ([] if other is None else [("none", other.reason)])
+        assert decide(policy, observed, levers, past=[broken, *said], bottleneck=other) == (), "it is said once"
     assert decide(policy, observed, levers, past=[broken, *named], bottleneck=Named()) == ()
-    assert decide(policy, observed, replace(levers, cores=4), past=[broken], bottleneck=Named()) == ()
+    (said,) = decide(policy, observed, replace(levers, cores=4), past=[broken], bottleneck=Named())
+    assert said.lever == "none"
 
 
 def test_partitions_are_given_back_after_ten_calm_minutes() -> None:
@@ -294,3 +297,55 @@ def test_a_share_of_protected_rows_is_learned_from_what_was_dropped() -> None:
     observed = [replace(epoch, load=load, kept=0.5) for epoch in epochs()]
     decision = decide(ss.Policy(latency="100s", may_drop=0.1), observed, Levers(kept=0.5, can_shed=True))[0]
     assert decision.inputs["unprotected"] == 0.2
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_a_source_that_tells_no_backlog_is_no_reason_to_turn(delay: int) -> None:
+    """Also if decisions act an epoch late: no limit is set while dropping holds, and the dropped share turns once."""
+    for seed in SEVERAL[:2]:
+        simulated = run(seed, 0.6, can_limit=True, tells_backlog=False, delay=delay, phases=SHORT)
+        assert simulated.reversals <= 1
+        assert simulated.worst_dropped <= 0.6
+        assert not moves(simulated, "admission")
+        assert simulated.epochs[-1].observed.kept == 1
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_rows_that_wait_unseen_are_paced_until_they_are_worked_off(delay: int) -> None:
+    """The limit stays while epochs are full, and nothing is given back meanwhile."""
+    phases = ((30.0, 0.5, 0.5), (120.0, 2.0, 2.0), (240.0, 0.3, 0.3))
+    simulated = run(3, 0.2, can_limit=True, tells_backlog=False, delay=delay, phases=phases)
+    assert max(epoch.observed.load.seconds for epoch in simulated.during[2 + delay :]) <= 2 * LATENCY
+    assert simulated.reversals <= 1
+    limits = [decision.after for decision in moves(simulated, "admission")]
+    assert limits[-1] is None
+    assert None not in limits[:-1]
+    released = next(
+        epoch
+        for epoch in reversed(simulated.epochs)
+        if any(d.after is None for d in epoch.decisions if d.lever == "admission")
+    )
+    assert released.waiting == 0
+    assert simulated.epochs[-1].observed.kept == 1
+
+
+def test_the_rate_is_known_again_once_an_epoch_is_not_full() -> None:
+    """Then it is that of all full epochs; until then, the one before."""
+    known = epochs(10, rows=10_000)
+    full = [replace(epoch, full=at >= 5) for at, epoch in enumerate(known)]
+    assert Flow(full).rate(3.0) == pytest.approx(10_000)
+    more = replace(known[9], load=replace(known[9].load, sources=(SourceLoad("s", 60_000),)))
+    assert Flow([*full[:9], more]).rate(3.0) == pytest.approx(20_000)
+    assert Flow([*full[:9], more]).waiting[5:] == [10_000, 20_000, 30_000, 40_000, 0]
+    assert Flow([replace(epoch, full=True) for epoch in known], rate=30_000.0).rate(3.0) == pytest.approx(30_000)
+
+
+def test_a_broken_promise_that_only_time_keeps_again_says_so() -> None:
+    """The levers are enough, but late epochs are among the last ones."""
+    late, calm = epochs(4, seconds=9.0, rows=300_000, interval=9.0), epochs(8, seconds=0.5, rows=1000)
+    observed = [*late, *(replace(at, epoch=at.epoch + 4, began=at.began + timedelta(seconds=36)) for at in calm)]
+    (decision,) = decide(ss.Policy(latency="5s"), observed, Levers())
+    assert decision.needs == (
+        "Time: epochs with the levers in force are short enough, and the policy holds again once at most one of the"
+        " last 20 took too long."
+    )
