@@ -65,7 +65,9 @@ def test_every_epoch_has_the_facts_that_spark_reports(started: Any, events: dict
         } == times
         assert load.rows == event["numInputRows"]
         assert [(source.name, source.rows) for source in load.sources] == [
-            (source["description"], source["numInputRows"]) for source in event["sources"]
+            (source["description"], source["numInputRows"])
+            for source in event["sources"]
+            if "streamstate_shared" not in str(source["endOffset"])  # it binds the level, and has no rows
         ]
         for operator, reported in zip(load.operators, event["stateOperators"], strict=True):
             assert operator.name == reported["operatorName"]
