@@ -11,7 +11,7 @@ import pandas as pd
 
 from streamstate.errors import UnknownNameError
 from streamstate.snapshots.calls.html import Html, joined, tag
-from streamstate.snapshots.checkpoint.bindings import relation_of
+from streamstate.snapshots.checkpoint.bindings import LEVEL, relation_of
 from streamstate.snapshots.store.control_table import (
     ACTED,
     ADMISSION,
@@ -26,8 +26,6 @@ from streamstate.snapshots.store.control_table import (
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.state_inspect.captured_query import CapturedQuery
 
-LEVEL = "_shed"
-"""The ending of the name of the variable that holds a query's shedding level."""
 _COLUMNS = ["number", "epoch", "acted", "lever", "before", "after", "holds", "reason", "needs", "policy", "at"]
 
 
@@ -160,9 +158,10 @@ def acted_from(query: CapturedQuery, rows: Sequence[ControlRow]) -> dict[int, in
     if not any(row.lever == SHEDDING for row in rows):
         return found
     bound = BoundVersions(query).all()
-    name = next((name for name in bound if name.endswith(LEVEL)), None)
-    if name is None:
+    levels = [name for name in bound if name.endswith(LEVEL)]
+    if not levels:
         return found
+    name = max(levels, key=lambda name: bound[name][-1].epoch)  # the first epochs of a fork had the original's
     first = {version.number: version.epoch for version in reversed(bound[name]) if not version.version.branch}
     try:
         versions = query.related(relation_of(name)).recorded.entries()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streamstate.errors import InvalidNameError, UnknownVariableError, VariableConflictError, VariableError
+from streamstate.snapshots.checkpoint.bindings import LEVEL
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.store.declared_variables import DeclaredVariable, DeclaredVariables, declare
 from streamstate.snapshots.store.layout import Layout
@@ -15,7 +16,7 @@ from streamstate.snapshots.store.registry import check_store
 from streamstate.variables.declaration import Declaration, Function, check_variable_name
 from streamstate.variables.recorded_versions import VersionRecorder
 from streamstate.variables.shared_variable import SharedVariable, whoami
-from streamstate.variables.shedding.level import SUFFIX, is_level
+from streamstate.variables.shedding.level import is_level
 from streamstate.variables.transports.addresses import transport_at
 from streamstate.variables.version_bytes import encoded_contribution
 from streamstate.variables.version_log import INIT
@@ -85,7 +86,7 @@ def shared(
         return declared_variable(path, name, storage_options, function=merge if callable(merge) else None)
     if is_level(name):
         raise InvalidNameError(
-            f"Invalid variable name {name!r}: names that end with {SUFFIX!r} belong to the levels of ss.shed, which"
+            f"Invalid variable name {name!r}: names that end with {LEVEL!r} belong to the levels of ss.shed, which"
             f" starting a query declares.\nUse another name. An existing level: ss.shared(store, {name!r}), without a"
             " type."
         )

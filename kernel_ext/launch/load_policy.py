@@ -12,6 +12,7 @@ from streamstate.launch.policy_parts import RunsHere, rules_of
 from streamstate.operations.policies.admission import Admission, Limits
 from streamstate.operations.policies.decision import Levers
 from streamstate.operations.policies.runtime import Controller, ControllerThread, LoadPolicy, QueryLevers, Rules
+from streamstate.snapshots.checkpoint.bindings import LEVEL
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries
 from streamstate.snapshots.checkpoint.source_offsets import file_batch
@@ -19,7 +20,6 @@ from streamstate.snapshots.spark.epoch_reports import reports_after
 from streamstate.snapshots.spark.read_limits import ReadLimits
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.store.control_table import Control, InForce, in_force, policy_words
-from streamstate.variables.shedding.level import SUFFIX as LEVEL
 
 if TYPE_CHECKING:
     from streamstate.launch.launch import Launch
@@ -76,7 +76,7 @@ class RunningPolicy:
     def set(self, policy: LoadPolicy | None) -> None:
         """Put a policy in force from the next epoch on; None ends it."""
         if policy is not None:
-            check_policy(policy, self._launch, can_rescale=self.rules.rescale is not None)
+            check_policy(policy, self._launch)
         if policy is None and self.in_force.policy is None:
             return
         self._running_controller().declare(policy)
@@ -162,7 +162,7 @@ class RunningPolicy:
         return None if text is None else sum(entry.get("batchId") == batch for entry in entries(text))
 
 
-def check_policy(policy: LoadPolicy, launch: Launch, *, can_rescale: bool) -> None:
+def check_policy(policy: LoadPolicy, launch: Launch) -> None:
     """Refuse a policy that cannot be meant for a query.
 
     Raises:
@@ -175,7 +175,7 @@ def check_policy(policy: LoadPolicy, launch: Launch, *, can_rescale: bool) -> No
         partitions=_partitions(launch, CheckpointFiles(launch.checkpoint, launch.classic_session)),
         cores=launch.frame.sparkSession.sparkContext.defaultParallelism,
         can_shed=level_of(launch.shared) is not None,
-        can_rescale=can_rescale,
+        can_rescale=True,
         trigger=trigger_seconds(launch.trigger),
     )
     if not callable(getattr(policy, "contradictions", None)):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
-from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streamstate.operations.policies.bottleneck import Bottleneck, bottleneck_of, keys_of_epoch
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streamstate.operations.policies.decision import Decision, Levers, Observed
+    from streamstate.operations.rescaling.rescale import RescaleReport
     from streamstate.snapshots.store.epoch_load import EpochLoad
     from streamstate.state_inspect import History
+    from streamstate.state_inspect.inputs.heavy_inputs import HeavyInput
 
 _EPOCHS = 5
 """The epochs in which a bottleneck is looked for."""
+_AGAIN = 30.0
+"""Seconds after which it is looked for again."""
 
 
 class RunsHere(Protocol):
@@ -41,28 +46,39 @@ class RunsHere(Protocol):
     def history(self) -> History:
         """Its captured epochs."""
 
-    def rescale(self, partitions: int) -> object:
+    def rescale(self, partitions: int) -> RescaleReport:
         """Give it another number of partitions."""
 
 
 def rules_of(running: RunsHere) -> Rules:
     """Return the parts of the controller of a running query."""
-    return Rules(Policy.of, partial(_decided, running), _level, load_of, running.rescale)
+    bottleneck = _Bottleneck(running)
 
+    def decided(
+        policy: Policy, observed: Sequence[Observed], levers: Levers, past: Sequence[Decision]
+    ) -> tuple[Decision, ...]:
+        return decide(policy, observed, levers, past=past, bottleneck=bottleneck.of(observed, levers.cores))
 
-def _decided(
-    running: RunsHere, policy: Policy, observed: Sequence[Observed], levers: Levers, past: Sequence[Decision]
-) -> tuple[Decision, ...]:
-    return decide(policy, observed, levers, past=past, bottleneck=_Bottleneck(running, observed, levers.cores))
+    return Rules(Policy.of, decided, _level, load_of, lambda partitions: running.rescale(partitions).epoch)
 
 
 class _Bottleneck:
-    """The bottleneck of a query, which is looked for when the rules first ask for it: only if it is in trouble."""
+    """The bottleneck of a query: looked for when the rules ask, because it is in trouble, twice a minute at most.
 
-    def __init__(self, running: RunsHere, observed: Sequence[Observed], cores: int) -> None:
+    Counting keys is a job of Spark, beside the query.
+    """
+
+    def __init__(self, running: RunsHere) -> None:
         self._running = running
-        self._recent = [epoch for epoch in observed if epoch.load.rows and not epoch.first][-_EPOCHS:]
-        self._cores = cores
+        self._observed: Sequence[Observed] = ()
+        self._cores = 1
+        self._known: Bottleneck | None = None
+        self._looked = -math.inf
+
+    def of(self, observed: Sequence[Observed], cores: int) -> _Bottleneck:
+        """Take note of the last epochs."""
+        self._observed, self._cores = observed, cores
+        return self
 
     @property
     def kind(self) -> str | None:
@@ -76,14 +92,20 @@ class _Bottleneck:
     def reason(self) -> str:
         return self._found.reason
 
-    @cached_property
+    @property
     def _found(self) -> Bottleneck:
-        loads = [self._with_tasks(epoch) for epoch in self._recent]
-        newest = self._recent[-1] if self._recent else None
-        if newest is None:
-            return bottleneck_of(loads, self._cores)
-        heavy = keys_of_epoch(self._running.history, newest.epoch, newest.load.rows)
-        return bottleneck_of(loads, self._cores, heavy=heavy)
+        if self._known is None or time.monotonic() - self._looked > _AGAIN:
+            recent = [epoch for epoch in self._observed if epoch.load.rows and not epoch.first][-_EPOCHS:]
+            self._known = bottleneck_of(list(map(self._with_tasks, recent)), self._cores, heavy=self._heavy)
+            self._looked = time.monotonic()
+        return self._known
+
+    def _heavy(self) -> Sequence[HeavyInput] | None:
+        """Return the heaviest keys of the newest epoch that is captured; the one that was committed may not be yet."""
+        history = self._running.history
+        captured = set(history.recorded.captured())
+        newest = next((seen for seen in reversed(self._observed) if seen.load.rows and seen.epoch in captured), None)
+        return None if newest is None else keys_of_epoch(history, newest.epoch, newest.load.rows)()
 
     def _with_tasks(self, epoch: Observed) -> EpochLoad:
         query = self._running.query

@@ -214,7 +214,7 @@ def start_launch(
     was_running = previous is not None and previous.state in RUNNING
     _check_exclusive(launch, known)
     if policy is not None:
-        check_policy(policy, launch, can_rescale=hasattr(Running, "rescale"))
+        check_policy(policy, launch)
     _finish_promotion(launch, repaired or say)
     checkpoint = _resumed(launch)
     committed = [] if checkpoint is None else checkpoint.committed()

@@ -277,15 +277,15 @@ class _Rules:
         if not fewest <= now <= most:
             return min(max(now, fewest), most), f"The policy wants {fewest} to {most} partitions."
         strained = kept < 1 or not self._holds(kept)
-        if strained and now < most and bottleneck and bottleneck.helps and bottleneck.kind in ("operator", "partition"):
-            began = self._last("strained_since")
-            if began is not None and self._flow.began[-1] - float(began) >= _RESCALE_AFTER:
-                enough = self._partitions_needed(now, most)
-                if enough is not None:
-                    return enough, (
-                        f"For a minute, the {bottleneck.kind} has been the bottleneck: {enough} partitions instead of"
-                        f" {now} make its epochs shorter."
-                    )
+        began = self._last("strained_since")
+        lasts = began is not None and self._flow.began[-1] - float(began) >= _RESCALE_AFTER
+        enough = self._partitions_needed(now, most) if strained and lasts and now < most else None
+        # Looking for the bottleneck takes time.
+        if enough is not None and bottleneck and bottleneck.helps and bottleneck.kind in ("operator", "partition"):
+            return enough, (
+                f"For a minute, the {bottleneck.kind} has been the bottleneck: {enough} partitions instead of {now}"
+                " make its epochs shorter."
+            )
         fewer = max(fewest, math.ceil(now / 2))
         calm = self._flow.began[-1] - self._flow.began[0] >= _SCALE_IN_AFTER and self._since_any() >= _SCALE_IN_AFTER
         if not strained and fewer < now and calm:

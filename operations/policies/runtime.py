@@ -75,14 +75,15 @@ class Rules:
         level: the value of the level's variable, given the policy (None: there is none), the share that is kept, and
             the newest epoch (None: unknown).
         load: the load of an epoch, given Spark's report.
-        rescale: changes the number of partitions, and returns once the query runs with it; None: it cannot be changed.
+        rescale: changes the number of partitions, and returns the first epoch with it once the query runs again; None:
+            it cannot be changed.
     """
 
     read: Callable[[str], LoadPolicy]
     decide: Callable[[Any, Sequence[Observed], Levers, Sequence[Decision]], Iterable[Decision]]
     level: Callable[[Any, float, Observed | None], Any]
     load: Callable[[Mapping[str, Any]], EpochLoad]
-    rescale: Callable[[int], object] | None = None
+    rescale: Callable[[int], int] | None = None
 
 
 @dataclass
@@ -126,6 +127,8 @@ class Controller:
     committed: Callable[[], int]
     begun: Callable[[], int]
     reached: Callable[[str], object] = lambda _point: None
+    failed: str | None = None
+    """The error of the last rescale in one line; None if it did not fail."""
     _seen: deque[Observed] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     _in_run: int = 0
     _quiet: int = _BUSY
@@ -273,8 +276,15 @@ class Controller:
             hold = row.inputs.get("hold")
             self.query.admission.limit(None if after is None else int(after), self.committed(), hold=float(hold or 0))
         elif row.lever == RESCALE and self.rules.rescale is not None and after is not None:
-            self.rules.rescale(int(after))
-            self._acted(row, self.committed() + 1)
+            self._rescale(row, self.rules.rescale, int(after))
+
+    def _rescale(self, row: ControlRow, rescale: Callable[[int], int], partitions: int) -> None:
+        """Change the number of partitions. If that fails, the query runs as before, and the rules wait to try again."""
+        try:
+            self._acted(row, rescale(partitions))
+            self.failed = None
+        except Exception as error:  # noqa: BLE001 (Spark's errors too)
+            self.failed = f"The policy's rescale to {partitions} partitions failed: {first_line(error)}"
 
     def _confirm(self, known: InForce, epoch: int) -> None:
         """Write down which epoch a limit has first applied to, once that is committed."""
@@ -377,10 +387,14 @@ class ControllerThread:
         self._reports = reports
         self._goes_on = goes_on
         self._ended = threading.Event()
-        self.error: str | None = None
-        """The error of the last attempt in one line; the attempt is repeated."""
+        self._error: str | None = None
         self._thread = BackgroundThread(self._run, f"streamstate-policy-{controller.query.name}")
         self._thread.start()
+
+    @property
+    def error(self) -> str | None:
+        """The error of the last attempt in one line, which is repeated, or else of the last rescale."""
+        return self._error or self._controller.failed
 
     def stop(self) -> None:
         """End the thread; the decision under way is carried out first."""
@@ -408,13 +422,13 @@ class ControllerThread:
                     seconds = report["durationMs"].get("triggerExecution", 1000) / 1000
                 if not reports:
                     self._controller.limit_again()
-                self.error = None
+                self._error = None
             except StreamStateError as error:
-                self.error = first_line(error)
+                self._error = first_line(error)
             except Exception as error:  # noqa: BLE001 (Spark's errors when a run ends; the status shows what stays)
-                self.error = f"The policy's controller: {first_line(error)}"
+                self._error = f"The policy's controller: {first_line(error)}"
             self._ended.wait(min(_SLEEP * seconds, _LOOK) if reports else min(max(seconds / 100, _LEAST), _MOST))
         try:
             self._controller.end()
         except StreamStateError as error:
-            self.error = first_line(error)
+            self._error = first_line(error)

@@ -482,8 +482,10 @@ class Capture:
         return self._idle and self._log.unchanged(self._trust)
 
     def _query_ended(self) -> bool:
+        asked = self._ended
         try:
-            return self._ended()
+            # A query that is stopped to be started again has not ended.
+            return asked() and not self._paused and asked is self._ended
         except Exception as error:  # noqa: BLE001 (shown in the status; the query may still run)
             self._update(error=_summary(error))
             return False

@@ -24,6 +24,8 @@ AGAIN = -1
 """The number of a run that only reads an epoch's input again."""
 SHARED = "shared"
 """The prefix of variables' names in a store and in SQL: ``shared.limit``."""
+LEVEL = "_shed"
+"""The ending of the name of the variable that holds a query's shedding level."""
 
 
 def relation_of(name: str) -> str:

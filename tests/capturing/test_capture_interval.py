@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from conftest import Source, counts, letters, run
@@ -18,6 +21,7 @@ from streamstate.errors import InvalidArgumentError, StoreError
 from streamstate.snapshots.capture.epoch_commit import Capturer
 from streamstate.snapshots.capture.follow import Capture
 from streamstate.snapshots.capture.pass_plan import CaptureInterval, Every
+from streamstate.snapshots.capture.shared_threads import SharedThreads
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.store.layout import Layout
 
@@ -58,6 +62,18 @@ def test_a_capture_is_due_after_a_number_of_epochs_or_a_duration() -> None:
     assert [CaptureInterval(epochs=3).due(waiting, 0) for waiting in (0, 2, 3, 9)] == [False, False, True, True]
     assert [CaptureInterval(seconds=10).due(1, elapsed) for elapsed in (0, 9.9, 10)] == [False, False, True]
     assert not CaptureInterval(seconds=10).due(0, 99)
+
+
+def test_a_query_that_is_stopped_to_be_started_again_has_not_ended(tmp_path: Path) -> None:
+    """The capture pauses while it asks if the query has ended, and does not take the stop for the end."""
+
+    def ended() -> bool:
+        capture.pause()  # the query stops right after
+        return True
+
+    capturer: Any = SimpleNamespace(name="q", checkpoint=CheckpointFiles(tmp_path))
+    capture = Capture(capturer, CaptureInterval(), ended, threads=MagicMock(spec=SharedThreads, __len__=lambda _: 1))
+    assert not capture._query_ended()
 
 
 @pytest.mark.slow

@@ -6,6 +6,5 @@ from collections.abc import Mapping
 
 PAGES: Mapping[str, str] = {
     "docs/guides/kafka.md": "a broker; the tests of services/kafka and the tutorial run the same calls",
-    "docs/guides/controlling.md": "a query that keeps running with a policy; tests/policies makes the same calls",
     "docs/guides/connect.md": "a process without a classic session, as the programs of tests/connect are",
 }

@@ -26,6 +26,7 @@ PAGES = frozenset(
         "README.md",
         "docs/guides/changing_code.md",
         "docs/guides/checking_changes.md",
+        "docs/guides/controlling.md",
         "docs/guides/determinism.md",
         "docs/guides/editing_state.md",
         "docs/guides/pipelines.md",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from policies.made import MadeLimits, MadePolicy, MadeQuery
+from policies.made import QUERY_ID, RULES, MadeLimits, MadePolicy, MadeQuery
 from streamstate.operations.policies.admission import Admission
+from streamstate.operations.policies.decision import Decision
 from streamstate.snapshots.spark.read_limits import LimitedSource
-from streamstate.snapshots.store.control_table import ACTED, ADMISSION, DECISION, SHEDDING, in_force
+from streamstate.snapshots.store.control_table import ACTED, ADMISSION, DECISION, RESCALE, SHEDDING, in_force
 from streamstate.snapshots.store.epoch_load import EpochLoad, SourceLoad
 from streamstate.variables.decided_epochs import DecidedEpochs, Mark
 from streamstate.variables.transports.files import FilesTransport
@@ -66,6 +68,31 @@ def test_a_limit_acts_in_the_first_epoch_that_certainly_saw_it(tmp_path: Path, *
     assert (decided.epoch, decided.after, acted.of) == (4, 104, decided.number)
     assert acted.epoch == (6 if planning else 5)
     assert all(query.limited[epoch] == 104 for epoch in range(acted.epoch, 8))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_rescale_acts_in_its_first_epoch_or_never(tmp_path: Path, *, fails: bool) -> None:
+    """One that fails is not acted, its error stays, and the controller goes on."""
+
+    def decide(policy: MadePolicy, observed: Any, levers: Any, past: Any) -> Iterable[Decision]:
+        if not any(decision.lever == RESCALE for decision in past):
+            yield Decision(RESCALE, 2, 4, holds=False, reason="slow")  # type: ignore[arg-type]
+
+    def rescale(partitions: int) -> int:
+        if fails:
+            raise RuntimeError("lost\nexecutor")
+        return 40 + partitions
+
+    query = MadeQuery(tmp_path, replace(RULES, decide=decide, rescale=rescale))
+    query.controller.declare(POLICY)
+    ran(query, 3)
+    rows = query.controller.control.rows()
+    assert [(row.kind, row.epoch) for row in rows if row.lever == RESCALE] == [
+        (DECISION, 0),
+        *(() if fails else [(ACTED, 44)]),
+    ]
+    assert query.controller.failed == ("The policy's rescale to 4 partitions failed: lost" if fails else None)
+    assert Mark.of(query.level.log.transport.get(f"decided/{QUERY_ID}", "epoch")) == Mark(2, 0.2, 0.0)
 
 
 def test_a_policy_that_ends_moves_the_levers_back(tmp_path: Path) -> None:

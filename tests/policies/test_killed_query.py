@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import streamstate as ss
-from policies.levelled import add, levelled
+from policies.levelled import ROWS, add, levelled
+from policies.planned_epochs import planned_epochs
 from streamstate.state_inspect import control
 
 if TYPE_CHECKING:
@@ -45,10 +46,18 @@ def test_a_kill_leaves_results_as_of_the_recorded_levels(
     assert len(shed) >= 2
     bound = dict(zip(*(history.bindings()[name] for name in ("epoch", "version")), strict=True))
     versions = ss.shared(tmp_path / "store", "q_level").history()
-    by = dict(zip(versions["version"], versions["by"], strict=True))
+    by, value = (dict(zip(versions["version"], versions[name], strict=True)) for name in ("by", "value"))
     for row in shed:
         assert by[bound[row["acted"]]] == f"decision {row['number']}"
         assert row["epoch"] < row["acted"]
+    kept, read, checkpoint = 0, list[str](), tmp_path / "checkpoints" / "q"
+    for epoch, planned in planned_epochs(checkpoint, "q_level").items():
+        read += planned.files
+        firsts = [int(Path(name).stem) * ROWS for name in planned.files]
+        kept += sum(v * 7919 % 10_000 < value[planned.version] for first in firsts for v in range(first, first + ROWS))
+        if epoch <= history.live().epoch:  # later ones may have been committed while the query stopped
+            assert history.at(epoch).table().to_pandas()["count"].sum() == kept, epoch
+    assert read == [f"{number:04}.json" for number in range(len(read))]
     frame = levelled(spark, tmp_path / "input", ss.shared(tmp_path / "store", "q_level"), files=1)
-    audit = ss.Checkpoint(tmp_path / "checkpoints" / "q").audit(lambda: frame, replays=1)
+    audit = ss.Checkpoint(checkpoint).audit(lambda: frame, replays=1)
     assert audit.clean, audit

@@ -11,12 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 from streamstate.errors import InvalidArgumentError
+from streamstate.snapshots.checkpoint.bindings import LEVEL
 
 ALL = 10_000
 """The share that keeps every row: shares are in 1/10000."""
 MOST = 5
 """The most intervals of a level."""
-SUFFIX = "_shed"
 TYPE = "struct<bounds: array<double>, keep: array<int>, base: int>"
 """The type of the variable."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,57}")
@@ -35,14 +35,14 @@ def level_variable(query: str) -> str:
         'delays_shed'
     """
     if _NAME.fullmatch(query):
-        return query + SUFFIX
+        return query + LEVEL
     plain = re.sub(r"[^A-Za-z0-9_]", "_", query)[:40]
-    return f"q_{plain}_{hashlib.sha256(query.encode()).hexdigest()[:8]}{SUFFIX}"
+    return f"q_{plain}_{hashlib.sha256(query.encode()).hexdigest()[:8]}{LEVEL}"
 
 
 def is_level(variable: str) -> bool:
     """Return whether a shared variable of this name holds a level of shedding."""
-    return variable.endswith(SUFFIX)
+    return variable.endswith(LEVEL)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from streamstate.errors import UnknownNameError
-from streamstate.snapshots.checkpoint.bindings import relation_of
+from streamstate.snapshots.checkpoint.bindings import LEVEL, relation_of
 from streamstate.snapshots.store.control_table import Control
 from streamstate.state_inspect.bound_versions import BoundFrom, BoundVersions
 from streamstate.state_inspect.captured_query import CapturedQuery
-from streamstate.state_inspect.control import LEVEL, acted_from, moved_words
+from streamstate.state_inspect.control import acted_from, moved_words
 from streamstate.widgets.variables.recorded_variable import RecordedVariable
 
 
