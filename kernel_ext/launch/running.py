@@ -167,7 +167,7 @@ class Running:
             SparkConnectError: when it is set, a Spark Connect server runs the query.
 
         Example:
-            >>> running.policy = ss.Policy(latency="5s", may_drop=0.2)
+            >>> running.policy = ss.Policy(latency="5s", partitions=(2, 4))
             >>> running.policy = None
         """
         return None if self._policy is None else self._policy.get()

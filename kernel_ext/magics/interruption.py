@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from streamstate.errors import QueryError
 from streamstate.launch.launch import Launch
-from streamstate.launch.rescaling import finish_epoch
 from streamstate.launch.running import RUNNING, Running
 from streamstate.launch.starting import start_launch
 from streamstate.magics.notebook_context import NotebookContext
@@ -93,5 +92,7 @@ def stop_captured(notebook: NotebookContext, running: Running, progress: Progres
     running.stop(on_status=CaptureProgress(progress))
     spark, options = classic_of(notebook.spark()), notebook.options(running.store)
     if ran and running.launch is not None:
+        from streamstate.launch.rescaling import finish_epoch
+
         finish_epoch(running.launch, CheckpointFiles(running.checkpoint.path, spark), progress.say)
     Checkpoint(running.checkpoint, storage_options=options).capture(running.store, running.name, spark=spark)

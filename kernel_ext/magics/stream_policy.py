@@ -10,9 +10,7 @@ from streamstate.errors import InvalidArgumentError
 from streamstate.launch.running import Running
 from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.notebook_context import NotebookContext
-from streamstate.operations.policies.policy import Policy
 from streamstate.snapshots.store.control_table import DECISION, NONE, Control, in_force, policy_words
-from streamstate.state_inspect.control import moved_words
 from streamstate.widgets.tables.summary_table import SummaryTable
 
 _OPTIONS = ("latency", "may_drop", "keep", "partitions", "state_limit")
@@ -62,10 +60,14 @@ def _changed(running: Running, changes: dict[str, Any]) -> Any:
         raise InvalidArgumentError(
             f"{running.name} has no policy yet, and one needs a latency: %stream policy {running.name} --latency 5s."
         )
+    from streamstate.operations.policies.policy import Policy
+
     return Policy(**changes)
 
 
 def _shown(running: Running) -> SummaryTable:
+    from streamstate.state_inspect.control import moved_words
+
     rows = Control(running.capture.layout, running.name).rows()
     known = in_force(rows)
     last = next((row for row in reversed(rows) if row.kind == DECISION), None)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from streamstate.command_line.argument_types import count
 from streamstate.errors import InvalidArgumentError
 from streamstate.launch.launch import Launch
-from streamstate.launch.rescaling import finish_epoch
 from streamstate.launch.running import RUNNING, Running
 from streamstate.magics.arguments import MagicParser, Verb, add_output
 from streamstate.magics.interruption import own_launch
@@ -66,6 +65,8 @@ def _rescaled(notebook: NotebookContext, running: Running, partitions: int | Non
 
 
 def _rescaled_stopped(running: Running, launch: Launch, partitions: int, progress: Progress) -> RescaleReport:
+    from streamstate.launch.rescaling import finish_epoch
+
     checkpoint = CheckpointFiles(running.checkpoint.path, launch.classic_session)
     finish_epoch(launch, checkpoint, progress.say)
     callback = progress.of(launch.name)

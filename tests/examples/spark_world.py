@@ -50,6 +50,7 @@ PAGES = frozenset(
 DOCSTRINGS = frozenset(
     {
         "streamstate.launch.running.Running",
+        "streamstate.launch.running.Running.policy",
         "streamstate.launch.running.Running.rescale",
         "streamstate.launch.running.Running.restart",
         "streamstate.launch.running.Running.supervise",

@@ -17,7 +17,9 @@ from synthetic import write
 
 from streamstate.magics import completion_values
 
-STATE_VERBS = ["at", "key", "diff", "why", "inputs", "late", "timeline", "dashboard", "save", "serve"]
+STATE_VERBS = [
+    *("at", "key", "diff", "why", "inputs", "late", "load", "why-policy", "timeline", "dashboard", "save", "serve")
+]
 EPOCHS = ["4", "3", "2", "1", "0", "live", "live-1", "live-2", "live-3", "live-4"]
 
 
@@ -216,7 +218,19 @@ def test_completion_never_fails(reader: Shell, text: str) -> None:
 
 def test_all_verbs_are_completed(reader: Shell) -> None:
     """The first word after %stream is a verb, and the first after a query of %state."""
-    running = ["list", "status", "wait", "stop", "restart", "attach", "check", "migrate", "rescale", "promote"]
+    running = [
+        "list",
+        "status",
+        "wait",
+        "stop",
+        "restart",
+        "attach",
+        "check",
+        "migrate",
+        "rescale",
+        "policy",
+        "promote",
+    ]
     assert reader.completions("%stream |") == [*running, "fork", "step", "back", "debug", "replay", "audit"]
 
 

@@ -23,7 +23,7 @@ def test_a_latency_is_kept_in_seconds(latency: Any, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "size"), [("10GB", 10**10), ("512MiB", 512 * 2**20), ("1.5 TB", 15 * 10**11), (7, 7), ("64KB", 64_000)]
+    ("limit", "size"), [("10GB", 10**10), ("512MiB", 512 * 2**20), ("1.5 TB", 15 * 10**11), (7, 7), ("64kB", 64_000)]
 )
 def test_a_size_is_kept_in_bytes(limit: Any, size: int) -> None:
     """Units of 1000 and of 1024 are told apart."""

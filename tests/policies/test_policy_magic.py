@@ -12,7 +12,7 @@ from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
 
 from policies.made import MadePolicy
 from streamstate.errors import InvalidArgumentError, QueryError
-from streamstate.magics import stream_policy
+from streamstate.operations.policies import policy
 
 if TYPE_CHECKING:
     from streamstate.launch.running import Running
@@ -36,7 +36,7 @@ def test_a_line_declares_shows_changes_and_ends_a_policy(
     tmp_path: Path,
 ) -> None:
     """Without options, the line shows it; `--off` ends it, also twice."""
-    monkeypatch.setattr(stream_policy, "Policy", lambda latency: MadePolicy(float(latency[:-1])))
+    monkeypatch.setattr(policy, "Policy", lambda latency: MadePolicy(float(latency[:-1])))
     running = started()
     running.wait(epoch=0, timeout=60)
     shell.notebook.running["q"] = running

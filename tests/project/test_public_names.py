@@ -32,6 +32,7 @@ DOCUMENTED = {
     "session",
     "shared",
     "shared_column",
+    "shed",
     "start",
 }
 
