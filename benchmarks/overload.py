@@ -135,7 +135,7 @@ def _judged(
     history = running.history
     epochs, decisions = history.load().to_pandas().set_index("epoch"), history.decisions()
     latency = latencies(feeder.folder.parent / "checkpoint", feeder.arrived)
-    began = {epoch: at.timestamp() for epoch, at in epochs["began_at"].items()}
+    began = {int(str(epoch)): at.timestamp() for epoch, at in epochs["began_at"].items()}
     within = [epoch for epoch in latency if begin <= began.get(epoch, -math.inf) < end]
     judged = [latency[epoch] for epoch in within[2:]]
     count = len(judged)

@@ -268,9 +268,11 @@ class _Rules:
         """The limit while an unknown number of rows waits; alike epochs do not tell a model what is fixed."""
         target, last = _AIM * self.policy.seconds / 2, self.observed[-3:]
         took = float(np.median([epoch.load.seconds for epoch in last]))
-        if not all(epoch.full for epoch in last) or target / 1.6 <= took <= 2 * self.policy.seconds:
+        # A new limit acts one or two epochs later; only then it can be judged.
+        is_new = self._since(self._moved("admission"), "epoch") < len(last) + 2
+        if is_new or not all(epoch.full for epoch in last) or target / 1.6 <= took <= 2 * self.policy.seconds:
             return rows, ""
-        paced = max(round(rows * target / took), 1)
+        paced = max(round(target * float(np.median([epoch.load.rows / epoch.load.seconds for epoch in last]))), 1)
         return paced, f"Rows wait in the source, and epochs take {took:.1f} s: {paced:,} rows each are better."
 
     def _rescaled(self, kept: float, bottleneck: Bottleneck | None) -> tuple[int, str]:

@@ -164,8 +164,8 @@ def test_a_rescale_is_decided_only_if_it_helps() -> None:
         assert [(told.lever, told.reason) for told in said] == ([] if other is None else [("none", other.reason)])
         assert decide(policy, observed, levers, past=[broken, *said], bottleneck=other) == (), "it is said once"
     assert decide(policy, observed, levers, past=[broken, *named], bottleneck=Named()) == ()
-    (said,) = decide(policy, observed, replace(levers, cores=4), past=[broken], bottleneck=Named())
-    assert said.lever == "none"
+    (named_only,) = decide(policy, observed, replace(levers, cores=4), past=[broken], bottleneck=Named())
+    assert named_only.lever == "none"
 
 
 def test_partitions_are_given_back_after_ten_calm_minutes() -> None:
