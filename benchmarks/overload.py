@@ -33,6 +33,8 @@ _TICK = 0.25
 _TASKS = 2
 _SCHEMA = "event_id long, carrier long, delay double"
 _WAIT = 900.0
+_WARM = 10
+"""Epochs before the measurement: Spark compiles the query, and the controller learns what an epoch costs."""
 _SHORT, _LONG = 0.3, 3.0
 _BLOCKS, _SKIPPED = 8, 3
 
@@ -109,7 +111,9 @@ def held(spark: SparkSession, folder: Path, size: Size, may_drop: float) -> Iter
     frame = delays(spark, folder / "input", _TASKS / capacity)
     policy, checkpoint = ss.Policy(latency=LATENCY, may_drop=may_drop), folder / "checkpoint"
     running = ss.start(frame, "delays", folder / "store", checkpoint=checkpoint, policy=policy, partitions=_TASKS)
+    running.wait(epoch=0, timeout=_WAIT)
     feeder.start()
+    running.wait(epoch=_WARM, timeout=_WAIT)
     changes, load = [], os.getloadavg()[0]
     for seconds, rate in ((calm, 2.0), (during, 0.5), (calm, 0.0)):
         time.sleep(seconds)
@@ -131,7 +135,7 @@ def _judged(
     history = running.history
     epochs, decisions = history.load().to_pandas().set_index("epoch"), history.decisions()
     latency = latencies(feeder.folder.parent / "checkpoint", feeder.arrived)
-    began = {epoch: at.timestamp() for epoch, at in epochs["began_at"].items()}
+    began = {int(str(epoch)): at.timestamp() for epoch, at in epochs["began_at"].items()}
     within = [epoch for epoch in latency if begin <= began.get(epoch, -math.inf) < end]
     judged = [latency[epoch] for epoch in within[2:]]
     count = len(judged)

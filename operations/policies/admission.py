@@ -40,8 +40,7 @@ class Admission:
     ) -> None:
         self._limits = limits
         self._files_read = files_read
-        self._set: list[int | None] = []
-        self._before: list[int | None] = []
+        self._possible: list[list[int | None]] = []
         self._listed: set[int] = set()
         self._reports: deque[list[Mapping[str, Any]]] = deque(maxlen=_EPOCHS)
         self.hold = 0.0
@@ -75,10 +74,10 @@ class Admission:
         sources = [source for source in progress.get("sources") or () if BINDING not in str(source.get("endOffset"))]
         if len(limited) != len(sources):
             return False
-        nothing = [None] * len(limited)
-        # Before the epoch from which the limit certainly applies, either may have applied.
-        surely = self.applies_from is not None and int(progress["batchId"]) >= self.applies_from
-        chosen = [self._set or nothing] if surely else [self._set or nothing, self._before or nothing]
+        # Before the epoch from which the newest limit certainly applies, any of those since the last such may have.
+        if self.applies_from is not None and int(progress["batchId"]) >= self.applies_from:
+            self._possible = self._possible[-1:]
+        chosen = self._possible or [[None] * len(limited)]
         filled = {
             at
             for at, (source, report, read) in enumerate(zip(limited, sources, load.sources, strict=False))
@@ -110,7 +109,7 @@ class Admission:
         limits = [None if rows is None else self._share(rows, source, len(sources)) for source in sources]
         self.applied = rows is None or None not in limits
         if rows is None or self.applied:
-            self._before, self._set = self._set, limits
+            self._possible.append(limits)
             self.applies_from = committed + (1 if found.set(limits) else 2)
 
     def _share(self, rows: int, source: LimitedSource, count: int) -> int | None:

@@ -36,6 +36,8 @@ _FALLEN = 0.8
 """The rate has fallen if it is at most this share of what it was at the last move."""
 _PATIENCE = 30
 """Epochs after which a position that turned out to be too strict is loosened, once."""
+_BEST = 1.5
+"""Rows may be processed so many times faster than few and small epochs tell."""
 _STEP, _LEAST_STEP = 0.03, 0.002
 _LATE_WINDOW, _IN_TIME = 20, 3
 _RESCALE_AFTER, _RESCALE_AGAIN, _SCALE_IN_AFTER = 60.0, 300.0, 600.0
@@ -245,9 +247,12 @@ class _Rules:
         if (busy := 1.1 * self._arriving * per_row) < 1:
             # At least what arrives, as long as epochs stay within twice the latency.
             paced = max(paced, min(1.1 * self._arriving * self.model.fixed / (1 - busy), 2 * limit / per_row))
-        # Until an epoch has dropped so much, what that costs is a guess: the best case counts.
-        model = self.model if seen.kept <= kept else replace(self.model, per_dropped=0.0)
-        grows = model.latency(self._rate, self._of_all(kept), trigger=self.levers.trigger, reserve=0) > 2 * limit
+        # Until an epoch has dropped so much, what it costs is a guess: the best case counts.
+        model, speed = (self.model, 1.0) if seen.kept <= kept else (replace(self.model, per_dropped=0.0), _BEST)
+        share, told = self._of_all(kept), any(source.backlog_rows is not None for source in seen.load.sources)
+        settled = model.latency(self._rate, share, trigger=self.levers.trigger, speed=speed, reserve=0)
+        # Of a source that does not tell what waits, the limit hides what arrives: only if epochs have grown already.
+        grows = settled > 2 * limit and (told or rows is not None or self._latencies[-1] > limit)
         if grows or self._latencies[-1] > 2 * limit:
             reads = self._waiting + self._arriving * seen.load.seconds
             if reads > paced if rows is None else not 0.75 * paced <= rows <= 1.33 * paced:
@@ -263,9 +268,11 @@ class _Rules:
         """The limit while an unknown number of rows waits; alike epochs do not tell a model what is fixed."""
         target, last = _AIM * self.policy.seconds / 2, self.observed[-3:]
         took = float(np.median([epoch.load.seconds for epoch in last]))
-        if not all(epoch.full for epoch in last) or target / 1.6 <= took <= 2 * self.policy.seconds:
+        # A new limit acts one or two epochs later; only then it can be judged.
+        is_new = self._since(self._moved("admission"), "epoch") < len(last) + 2
+        if is_new or not all(epoch.full for epoch in last) or target / 1.6 <= took <= 2 * self.policy.seconds:
             return rows, ""
-        paced = max(round(rows * target / took), 1)
+        paced = max(round(target * float(np.median([epoch.load.rows / epoch.load.seconds for epoch in last]))), 1)
         return paced, f"Rows wait in the source, and epochs take {took:.1f} s: {paced:,} rows each are better."
 
     def _rescaled(self, kept: float, bottleneck: Bottleneck | None) -> tuple[int, str]:
@@ -316,14 +323,20 @@ class _Rules:
         """Check that the latency holds: by the model for a usual epoch, and for 95 of 100 of the last ones."""
         limit = self.policy.seconds
         expected = self._expected(self._rate, kept, reserve=0)
-        return (expected <= 1.25 * limit and self._late <= 2) if self._held else (expected <= limit and self._late <= 1)
+        if self._held:
+            return expected <= 1.25 * limit and self._late <= 2
+        return expected <= limit and self._late <= 1 and not self._flow.full
 
     def _promise(self, kept: float) -> str:
         took = f"The last epoch took {seconds_text(self._latencies[-1])} from arrival to result"
         limit = seconds_text(self.policy.seconds)
         if self._holds(kept):
             return f"{took}: the latency of {limit} holds again."
-        return f"{took}. Of the last {len(self._latencies)} epochs, {self._late} took more than {limit}."
+        if self._flow.full:
+            return f"{took}, and rows wait in a source that does not tell how many."
+        if self._late > 1:
+            return f"{took}. Of the last {len(self._latencies)} epochs, {self._late} took more than {limit}."
+        return f"{took}; with what arrives, results will take {seconds_text(self._expected(self._rate, kept))}."
 
     def _needs(self, kept: float) -> str:
         """What would make the policy hold, by the model."""

@@ -59,7 +59,7 @@ class Flow:
         if start < last:
             rate = (arrived[last] - arrived[start]) / (times[last] - times[start])
         between = np.interp(times, [times[at] for at in known], [arrived[at] for at in known])
-        found = []
+        found: list[int] = []
         for at, epoch in enumerate(self.observed):
             rows = arrived[at]
             if epoch.full:

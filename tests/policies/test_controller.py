@@ -325,6 +325,13 @@ class TestFullEpochs:
         admission.limit(None, 7)
         assert [self.full(admission, 8, 500), self.full(admission, 9, 500)] == [False, False]
 
+    def test_any_limit_that_may_have_applied_counts(self) -> None:
+        """Spark may plan an epoch while limits are set, one after another."""
+        admission = Admission(lambda: MadeLimits(lambda: True))
+        for committed, rows in enumerate((100, 200, 400)):
+            admission.limit(rows, committed)
+        assert [self.full(admission, epoch, 100) for epoch in (2, 3, 4)] == [True, True, False]
+
     def test_a_limit_of_its_options_counts(self) -> None:
         """Whoever set it, more may wait."""
         admission = Admission(lambda: FileLimits(2), lambda _place, source: int(source["numInputRows"]) // 10)

@@ -164,8 +164,8 @@ def test_a_rescale_is_decided_only_if_it_helps() -> None:
         assert [(told.lever, told.reason) for told in said] == ([] if other is None else [("none", other.reason)])
         assert decide(policy, observed, levers, past=[broken, *said], bottleneck=other) == (), "it is said once"
     assert decide(policy, observed, levers, past=[broken, *named], bottleneck=Named()) == ()
-    (said,) = decide(policy, observed, replace(levers, cores=4), past=[broken], bottleneck=Named())
-    assert said.lever == "none"
+    (named_only,) = decide(policy, observed, replace(levers, cores=4), past=[broken], bottleneck=Named())
+    assert named_only.lever == "none"
 
 
 def test_partitions_are_given_back_after_ten_calm_minutes() -> None:
@@ -349,3 +349,74 @@ def test_a_broken_promise_that_only_time_keeps_again_says_so() -> None:
         "Time: epochs with the levers in force are short enough, and the policy holds again once at most one of the"
         " last 20 took too long."
     )
+
+
+def files_read(*steps: tuple[float, int, float, bool]) -> list[Observed]:
+    """Epochs over files after thirty calm ones of 10,000 rows a second: seconds, rows, the kept share, and full."""
+    calm = [(0.66, 7500, 1.0, False), (0.5, 5000, 1.0, False)] * 15
+    found, now = [], 0.0
+    for at, (seconds, rows, kept, full) in enumerate([*calm, *steps]):
+        shed = ShedCounts(rows, round(rows * kept), {"level": rows - round(rows * kept)})
+        load = EpochLoad(seconds, sources=(SourceLoad("files", rows),), shed=shed)
+        found.append(Observed(at, START + timedelta(seconds=now), load, kept, full=full))
+        now += seconds
+    return found
+
+
+ONSET = ((1.485, 40_000, 1.0, False), (3.5, 120_000, 1.0, False))
+
+
+def test_the_onset_of_an_overload_that_dropping_may_hold_sets_no_limit() -> None:
+    """What dropped rows cost is not known yet. If even rows that cost nothing would not help, it is set at once."""
+    levers = Levers(can_shed=True, can_limit=True)
+    held, broken = (ss.Policy(latency="5s", may_drop=share) for share in (0.6, 0.2))
+    for count in (1, 2):
+        decided = decide(held, files_read(*ONSET[:count]), levers)
+        assert [decision.lever for decision in decided] == ["shedding"]
+        decided = decide(broken, files_read(*ONSET[:count]), levers)
+        assert [decision.lever for decision in decided] == ["shedding"] if count == 1 else ["admission", "shedding"]
+
+
+def test_full_epochs_move_no_lever() -> None:
+    """Fewer rows are read than arrive: nothing is given back, and the limit stays, until an epoch is not full."""
+    policy, levers = (
+        ss.Policy(latency="5s", may_drop=0.6),
+        Levers(kept=0.4, rows=105_928, can_shed=True, can_limit=True),
+    )
+    inputs = {"rate": 80_000.0, "arriving": 80_000.0, "epoch": 30, "at": START.timestamp() + 18, "kept_promise": 0}
+    past = [
+        Decision("admission", None, 105_928, holds=False, reason="", inputs={**inputs, "limit_before": None}),
+        Decision("shedding", 1.0, 0.4, holds=False, reason="", inputs=inputs),
+    ]
+    full = [(1.7, 100_000, 0.4, True), (2.1, 100_000, 0.4, True), (1.3, 80_000, 0.4, True)]
+    for count in (1, 2, 3):
+        decided = decide(policy, files_read(*ONSET, *full[:count]), levers, past=past)
+        assert not {decision.lever for decision in decided} & {"admission", "shedding"}
+    drained = decide(policy, files_read(*ONSET, *full, (3.0, 240_000, 0.4, False)), levers, past=past)
+    assert [(decision.lever, decision.after) for decision in drained] == [("admission", None)]
+
+
+def test_nothing_is_given_back_while_an_unknown_number_of_rows_waits() -> None:
+    """The rate before is much lower than at the last move, but what waits since is not known."""
+    policy, levers = ss.Policy(latency="5s", may_drop=0.9), Levers(kept=0.1, rows=50_000, can_shed=True, can_limit=True)
+    inputs = {"rate": 400_000.0, "arriving": 400_000.0, "epoch": 30, "at": START.timestamp() + 18, "kept_promise": 0}
+    past = [
+        Decision("admission", None, 50_000, holds=False, reason="", inputs={**inputs, "limit_before": None}),
+        Decision("shedding", 1.0, 0.1, holds=False, reason="", inputs=inputs),
+    ]
+    for full in (True, False):
+        observed = files_read((0.8, 8_000, 0.1, full), (0.8, 8_000, 0.1, full))
+        decided = decide(policy, observed, levers, past=past)
+        assert {decision.lever for decision in decided} == ({"none"} if full else {"admission", "shedding"})
+
+
+def test_the_limit_of_full_epochs_follows_their_length() -> None:
+    """Epochs that are all alike do not tell what is fixed."""
+    policy, levers = ss.Policy(latency="5s"), Levers(rows=100_000, can_limit=True)
+    for seconds, after in ((2.3, None), (12.0, 18_750), (0.5, 450_000)):
+        observed = [
+            *epochs(3),
+            *(replace(epoch, full=True) for epoch in epochs(9, seconds=seconds, rows=100_000, interval=seconds)[3:]),
+        ]
+        decided = decide(policy, observed, levers)
+        assert [each.after for each in decided if each.lever == "admission"] == ([] if after is None else [after])
