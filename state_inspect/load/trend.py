@@ -85,7 +85,8 @@ def ahead(times: Numbers, levels: Numbers, limit: float) -> Ahead:
     seconds = float(found[0])
     earliest, latest = np.quantile(found[1:], _WITHIN, method="nearest")
     wrong = _wrong_before(times, levels)
-    return Ahead(seconds, min(float(earliest), seconds / wrong), max(float(latest), seconds * wrong))
+    soonest = seconds / wrong if np.isfinite(wrong) else 0.0
+    return Ahead(seconds, min(float(earliest), soonest), max(float(latest), seconds * wrong))
 
 
 def _wrong_before(times: Numbers, levels: Numbers) -> float:
