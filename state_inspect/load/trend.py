@@ -85,8 +85,9 @@ def ahead(times: Numbers, levels: Numbers, limit: float) -> Ahead:
     seconds = float(found[0])
     earliest, latest = np.quantile(found[1:], _WITHIN, method="nearest")
     wrong = _wrong_before(times, levels)
-    soonest = seconds / wrong if np.isfinite(wrong) else 0.0
-    return Ahead(seconds, min(float(earliest), soonest), max(float(latest), seconds * wrong))
+    if not np.isfinite(wrong):  # it has reached a level that it was never to reach
+        return Ahead(seconds, 0.0, float(np.inf))
+    return Ahead(seconds, min(float(earliest), seconds / wrong), max(float(latest), seconds * wrong))
 
 
 def _wrong_before(times: Numbers, levels: Numbers) -> float:
