@@ -34,6 +34,7 @@ def error_bars(estimates: pd.DataFrame, label: str) -> HTML:
 
     groups = {"field": "group", "type": "nominal", "sort": None, "axis": {"title": None, "labelAngle": 0}}
     spec = {
+        "title": label,
         "layer": [
             {"mark": {"type": "rule", "strokeDash": [4, 3], "color": ADDED}, "encoding": {"y": {"datum": 0}}},
             {
@@ -44,6 +45,6 @@ def error_bars(estimates: pd.DataFrame, label: str) -> HTML:
                 "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
                 "encoding": {"x": groups, "y": at("off")},
             },
-        ]
+        ],
     }
     return HTML(Chart(label, spec, rows, height=200).svg(720))
