@@ -87,6 +87,7 @@ def test_a_running_query_is_rescaled(
         assert (running.supervised.over, running.supervised.restarts) == (False, 0)
 
 
+@pytest.mark.slow
 def test_epochs_that_were_captured_after_the_stop_have_their_load(
     start: Callable[..., Running], source: Source
 ) -> None:
