@@ -44,7 +44,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(collections|datetime|pathlib|typing)\..*"),
     (
         r"py:class",
-        r"datetime|Stopped|InputOrigin|DataFrame|.*\.(PolicyTerms|SimulatedEpoch|CostModel)|.*\.suspect\.SuspectKind",
+        r"datetime|Stopped|InputOrigin|DataFrame|.*\.(SuspectKind|PolicyTerms|SimulatedEpoch|CostModel)",
     ),  # written out where they are used
     (r"py:.*", r"(pandas|pd|pyarrow|pa|polars|pyspark|panel|ipywidgets|IPython)\..*"),
 ]

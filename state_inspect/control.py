@@ -26,6 +26,8 @@ from streamstate.snapshots.store.control_table import (
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.state_inspect.captured_query import CapturedQuery
 
+_KEPT_FOR_THE_RULES = {"epoch", "at", "strained_since", "state", "kept_promise", "limit_before", "hold"}
+"""Inputs of a decision that later decisions need and that explain nothing by themselves."""
 _COLUMNS = ["number", "epoch", "acted", "lever", "before", "after", "holds", "reason", "needs", "policy", "at"]
 
 
@@ -82,10 +84,15 @@ def _policy_text(text: str) -> str:
 
 
 def _decision_text(row: ControlRow) -> str:
-    numbers = ", ".join(f"{name} {_number(value)}" for name, value in row.inputs.items() if value is not None)
+    inputs = {name: value for name, value in row.inputs.items() if name not in _KEPT_FOR_THE_RULES}
+    numbers = ", ".join(f"{_words(name)} {_number(value)}" for name, value in inputs.items() if value is not None)
     needs = f" What would hold it: {row.needs}" if row.needs else ""
     based = f" It follows from: {numbers}." if numbers else ""
     return f"Decision {row.number} set the {row.lever}, after epoch {row.epoch}: {row.reason}{needs}{based}"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _number(value: Any) -> str:

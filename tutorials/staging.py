@@ -1,10 +1,13 @@
-"""What tutorials stage: files that arrive on demand, and a power cut in the middle of a capture."""
+"""What tutorials stage: files that arrive on demand or at an interval, and a power cut in the middle of a capture."""
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +72,47 @@ class Arrivals:
         shutil.copy2(self._from / self._last, scratch)
         scratch.rename(self._to / name)
         return name
+
+
+class Feed:
+    """Lets files arrive at an interval, in a thread of its own, until :meth:`stop` or until there are no more.
+
+    Args:
+        arrivals: the files.
+        every: seconds between two files; None: none arrives for now. It may be changed at any time.
+    """
+
+    def __init__(self, arrivals: Arrivals, every: float | None) -> None:
+        self.every = every
+        self._arrivals = arrivals
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name="feed", daemon=True).start()
+
+    def stop(self) -> None:
+        """End the feed."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        latest = -math.inf
+        while not self._ended.wait(0.02):
+            every, now = self.every, time.monotonic()
+            if every is None or now < latest + every:
+                continue
+            try:
+                self._arrivals.next()
+            except InvalidArgumentError:  # all have arrived
+                return
+            latest = latest + every if now < latest + 2 * every else now  # a little late, or it has paused
+
+
+def wait_until(condition: Callable[[], object], *, timeout: float = 120) -> bool:
+    """Wait until a condition is true, and return True; or False after ``timeout`` seconds."""
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 class PowerCutError(BaseException):

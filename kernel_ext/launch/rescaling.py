@@ -86,16 +86,21 @@ def _rehearse(spark: SparkSession, files: CheckpointFiles, epoch: int, progress:
         compare_states(spark, StateAt(files.path, epoch), StateAt(files.path, epoch))
 
 
-def finish_epoch(launch: Launch, checkpoint: CheckpointFiles, say: Callable[[str], object]) -> None:
-    """Commit the epoch that the stop interrupted: its results may have reached the sink already."""
+def finish_epoch(launch: Launch, checkpoint: CheckpointFiles, say: Callable[[str], object]) -> StreamingQuery | None:
+    """Commit the epoch that the stop interrupted: its results may have reached the sink already.
+
+    Returns:
+        The query that did it; None if no epoch was interrupted.
+    """
     if checkpoint.begun()[-1:] == checkpoint.committed()[-1:]:
-        return
+        return None
     say(f"{launch.name}: finishing the interrupted epoch")
     query = replace(launch, trigger="once").start()
     try:
         query.awaitTermination()
     finally:
         query.stop()
+    return query
 
 
 @dataclass
@@ -112,6 +117,7 @@ class _StandStill:
     progress: ProgressCallback
     phases: dict[str, float] = field(default_factory=dict)
     began: float = 0.0
+    finished: StreamingQuery | None = None
 
     def run(self) -> RescaleReport:
         """Stop the query, rescale it, and start it again; as it was, if anything fails."""
@@ -148,7 +154,7 @@ class _StandStill:
 
     def _resume_capture(self) -> None:
         # A supervised query is followed by its checkpoint.
-        self.capture.resume(self.query if self.supervised is None else None)
+        self.capture.resume(self.query if self.supervised is None else None, after=self.finished)
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -168,7 +174,7 @@ class _StandStill:
         if not between and (last := self.files.committed_at(self.files.committed()[-1])) is not None:
             self.began -= max((datetime.now(UTC) - last).total_seconds(), 0.0)
         self.query.stop()
-        finish_epoch(self.launch, self.files, lambda line: self.progress(line, 0.0))
+        self.finished = finish_epoch(self.launch, self.files, lambda line: self.progress(line, 0.0))
 
     def _between_epochs(self) -> bool:
         return self.files.begun()[-1:] == self.files.committed()[-1:]

@@ -113,7 +113,7 @@ class Capturer:
 
     def watch(self, query: StreamingQuery) -> None:
         """Take the progress of the epochs from a query, if it is not one that Spark lists here."""
-        self._epoch_entries.query = query
+        self._epoch_entries.watch(query)
 
     def register(self) -> None:
         """Reserve the query's name in the store, after checking that the query keeps state."""

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,15 @@ class EpochEntries:
     reader: StateReader
     query: StreamingQuery | None = None
     """The query, if it was given or seen running here: it keeps its progress when Spark no longer lists it."""
+    _before: list[StreamingQuery] = field(default_factory=list)
+    """Earlier runs of it, of which epochs may not be captured yet."""
     _asked_for_tasks: float = -math.inf
+
+    def watch(self, query: StreamingQuery) -> None:
+        """Take the progress from another run of the query, and of the epochs before it from the runs so far."""
+        if self.query is not None and str(query.runId) != str(self.query.runId):
+            self._before.append(self.query)
+        self.query = query
 
     def of(
         self,
@@ -93,13 +101,23 @@ class EpochEntries:
         """Spark's progress of the epochs; it reports an epoch a little after it has committed it."""
         committed_at = self.reader.checkpoint.committed_at(epochs[-1])
         while True:
-            self.query = self._running_query() or self.query
+            if (running := self._running_query()) is not None:
+                self.watch(running)
             newest, progress = _progress_of(self.query, epochs)
-            if newest is None or newest >= epochs[-1] or committed_at is None:
-                return progress
-            if datetime.now(UTC) - committed_at > _PROGRESS_WAIT:
-                return progress
+            waited = committed_at is None or datetime.now(UTC) - committed_at > _PROGRESS_WAIT
+            if newest is None or newest >= epochs[-1] or waited:
+                return {**self._progress_before(epochs), **progress}
             time.sleep(0.01)
+
+    def _progress_before(self, epochs: Sequence[int]) -> dict[int, BatchProgress]:
+        """Spark's progress of the epochs in earlier runs; a run is forgotten once its last one was asked for."""
+        found: dict[int, BatchProgress] = {}
+        for query in list(self._before):
+            newest, progress = _progress_of(query, epochs)
+            found |= progress
+            if newest is None or newest <= epochs[-1]:
+                self._before.remove(query)
+        return found
 
     def _with_tasks(self, progress: dict[int, BatchProgress]) -> dict[int, BatchProgress]:
         """Add the tasks of the newest epoch, which Spark still has, unless epochs are so short that it would matter."""

@@ -355,8 +355,13 @@ class Capture:
         """Begin no pass until :meth:`resume`: the query is stopped for a moment, and its epochs wait."""
         self._paused = True
 
-    def resume(self, query: StreamingQuery | None) -> None:
-        """Go on with the same query as it was started again; None: by its checkpoint alone, as before."""
+    def resume(self, query: StreamingQuery | None, *, after: StreamingQuery | None = None) -> None:
+        """Go on with the same query as it was started again; None: by its checkpoint alone, as before.
+
+        ``after`` is a run between the two, which has ended: it knows the load of its epochs.
+        """
+        if after is not None:
+            self._capturer.watch(after)
         if query is not None:
             self._capturer.watch(query)
             self._ended = lambda: not query.isActive

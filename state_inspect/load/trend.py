@@ -85,6 +85,8 @@ def ahead(times: Numbers, levels: Numbers, limit: float) -> Ahead:
     seconds = float(found[0])
     earliest, latest = np.quantile(found[1:], _WITHIN, method="nearest")
     wrong = _wrong_before(times, levels)
+    if not np.isfinite(wrong):  # it has reached a level that it was never to reach
+        return Ahead(seconds, 0.0, float(np.inf))
     return Ahead(seconds, min(float(earliest), seconds / wrong), max(float(latest), seconds * wrong))
 
 

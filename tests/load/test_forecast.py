@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from datetime import timedelta
 from pathlib import Path
 
@@ -124,3 +125,13 @@ def test_single_epochs_do_not_matter() -> None:
     levels = 50 * TIMES + 10
     levels[40] *= 100
     assert ahead(TIMES, levels, 90_000).seconds == pytest.approx((90_000 - levels[-1]) / 50, rel=0.02)
+
+
+@pytest.mark.parametrize("limit", [20.0, 2.0])
+def test_a_level_that_jumped_once_warns_of_nothing(limit: float) -> None:
+    """It falls, so that no limit above it is reached at this trend; but it has surprised the trend before."""
+    levels = np.array([9, 8, 7, 6, *[5] * 9, 10, 9, 8, 7, 6, 5, 4, 3, 2, 2, 2], dtype=float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ahead(np.arange(float(len(levels))), levels, limit)
+    assert (found.earliest, found.latest) == (0.0, np.inf)

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from streamstate.errors import InvalidArgumentError
 from streamstate.snapshots.store.delta import Place, append_once, open_or_create
 from streamstate.tutorials.data import prepare
-from streamstate.tutorials.staging import Arrivals, power_cut
+from streamstate.tutorials.staging import Arrivals, Feed, power_cut, wait_until
 
 
 def test_files_arrive_in_order_until_none_are_left(tmp_path: Path) -> None:
@@ -28,6 +28,21 @@ def test_files_arrive_in_order_until_none_are_left(tmp_path: Path) -> None:
     assert len(list((tmp_path / "arriving" / "flights").glob("*"))) == 3
     with pytest.raises(InvalidArgumentError, match="no prepared flights"):
         Arrivals(tmp_path, tmp_path / "arriving")
+
+
+def test_a_feed_lets_files_arrive_at_its_pace(tmp_path: Path) -> None:
+    """None while it pauses, then one after the other to the last, and none after its end."""
+    data = prepare(tmp_path / "data", days_per_file=1, first=date(2013, 1, 1), last=date(2013, 1, 4))
+    arrived = tmp_path / "arriving" / "flights"
+    arrivals = Arrivals(data, tmp_path / "arriving")
+    feed = Feed(arrivals, None)
+    assert not wait_until(lambda: any(arrived.iterdir()), timeout=0.3)
+    feed.every = 60
+    assert wait_until(lambda: any(arrived.iterdir()), timeout=20)
+    assert len(list(arrived.glob("[!.]*"))) == 1
+    feed.every = 0.01
+    assert wait_until(lambda: len(list(arrived.glob("[!.]*"))) == 4, timeout=20)
+    feed.stop()
 
 
 def test_a_power_cut_ends_a_block_before_its_next_commit(tmp_path: Path) -> None:

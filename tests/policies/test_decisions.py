@@ -33,7 +33,9 @@ from streamstate.widgets.timeline.variable_marks import VariableMarks
 
 TEXT = json.dumps({"latency": 5.0, "may_drop": 0.2})
 WHY, NEEDS = "Epochs take 9 s.", "8 cores."
-BROKEN = ControlRow(DECISION, 2, 0, SHEDDING, 1.0, 0.25, holds=False, reason=WHY, needs=NEEDS, inputs={"rate": 812.5})
+NUMBERS = "rate 812.5, fixed seconds 0.5"
+INPUTS = {"epoch": 2, "at": 1.7e9, "rate": 812.5, "fixed_seconds": 0.5, "kept_promise": 0}
+BROKEN = ControlRow(DECISION, 2, 0, SHEDDING, 1.0, 0.25, holds=False, reason=WHY, needs=NEEDS, inputs=INPUTS)
 
 
 def committed(control: Control, *rows: ControlRow) -> None:
@@ -102,7 +104,7 @@ def test_why_policy_tells_an_epochs_levels(store: Path) -> None:
         "It kept 25% of the unprotected rows.",
         "It read at most 500 rows.",
         "Decision 2 set the admission, after epoch 1: Short epochs.",
-        f"Decision 4 set the shedding, after epoch 2: {WHY} What would hold it: {NEEDS} It follows from: rate 812.5.",
+        f"Decision 4 set the shedding, after epoch 2: {WHY} What would hold it: {NEEDS} It follows from: {NUMBERS}.",
     ]
     assert "It kept 25% of the unprotected rows." in why._repr_html_()
 

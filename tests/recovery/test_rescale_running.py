@@ -87,6 +87,24 @@ def test_a_running_query_is_rescaled(
         assert (running.supervised.over, running.supervised.restarts) == (False, 0)
 
 
+@pytest.mark.slow
+def test_epochs_that_were_captured_after_the_stop_have_their_load(
+    start: Callable[..., Running], source: Source
+) -> None:
+    """The capture was behind when the query was stopped; Spark's report on those epochs is that of the earlier run."""
+    running = start()
+    running.capture.pause()
+    source.add(letters(2))
+    assert running.query is not None
+    running.query.processAllAvailable()
+    report = running.rescale(5)
+    source.add(letters(3))
+    running.wait(epoch=report.epoch + 1, timeout=300)
+    rows = running.history.load().to_pandas().set_index("epoch")["rows"]
+    assert report.epoch >= 2
+    assert rows.drop(report.epoch).notna().all()
+
+
 def lost(*_: Any) -> int:
     """A step of a rescale that fails."""
     raise OSError("executor lost")
