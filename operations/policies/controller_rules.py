@@ -199,7 +199,8 @@ class _Rules:
     def _floor(self) -> float:
         """The smallest share that the policy allows, with a reserve for the chance of hashing."""
         drop = self.policy.may_drop if self.levers.can_shed else 0.0
-        rows = max(self._rate * max(self.observed[-1].load.seconds, self.levers.trigger), 1)
+        rows = self._rate * max(self.observed[-1].load.seconds, self.levers.trigger)
+        rows = max(min(rows, self.levers.rows or rows), 1)
         return min(1.0, math.ceil((1 - drop + 2 * math.sqrt(drop * (1 - drop) / rows)) * 10_000) / 10_000)
 
     def _shed(self) -> tuple[float, str]:
@@ -213,8 +214,9 @@ class _Rules:
             new = max(floor, min(kept if share is None else 1 - share, kept - _STEP))
             if new > kept - _LEAST_STEP:
                 return kept, ""
+            waiting = f" and about {self._waiting:,} wait" if self._waiting else ""
             return round(new, 4), (
-                f"{self._rate:,.0f} rows arrive a second, and results would take {seconds_text(expected)}:"
+                f"{self._arriving:,.0f} rows arrive a second{waiting}, and results would take {seconds_text(expected)}:"
                 f" {1 - new:.1%} of the unprotected rows are dropped."
             )
         if kept == 1 or self._flow.full:
@@ -367,7 +369,7 @@ class _Rules:
             found.append(f"latency='{math.ceil(settled * 1.1)}s'")
         if not found:
             return f"An epoch without rows takes {seconds_text(self.model.fixed)}: no lever makes it shorter."
-        return f"One of: {'; '.join(found)}."
+        return f"{'One of: ' if len(found) > 1 else ''}{'; '.join(found)}."
 
     def _state(self) -> str:
         """What to do about the state, if it reaches the limit within an hour."""
