@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -122,7 +123,7 @@ class Admission:
         for report in reversed(self._reports):
             for at, each in enumerate(report):
                 if each.get("description") == source.name and _rows([each]) and (files := self._files_read(at, each)):
-                    return max(1, round(share * files / _rows([each])))
+                    return max(1, math.ceil(share * files / _rows([each])))
         return None
 
 

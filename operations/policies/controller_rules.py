@@ -253,8 +253,8 @@ class _Rules:
         model, speed = (self.model, 1.0) if seen.kept <= kept else (replace(self.model, per_dropped=0.0), _BEST)
         share, told = self._of_all(kept), any(source.backlog_rows is not None for source in seen.load.sources)
         settled = model.latency(self._rate, share, trigger=self.levers.trigger, speed=speed, reserve=0)
-        # Of a source that does not tell what waits, the limit hides what arrives: only if epochs have grown already.
-        grows = settled > 2 * limit and (told or rows is not None or self._latencies[-1] > limit)
+        # Of a source that does not tell what waits, the limit hides what arrives: only if results are that late.
+        grows = settled > 2 * limit and (told or rows is not None)
         if grows or self._latencies[-1] > 2 * limit:
             reads = self._waiting + self._arriving * seen.load.seconds
             if reads > paced if rows is None else not 0.75 * paced <= rows <= 1.33 * paced:

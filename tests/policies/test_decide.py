@@ -312,10 +312,10 @@ def test_a_source_that_tells_no_backlog_is_no_reason_to_turn(delay: int) -> None
 
 @pytest.mark.parametrize("delay", [0, 1])
 def test_rows_that_wait_unseen_are_paced_until_they_are_worked_off(delay: int) -> None:
-    """The limit stays while epochs are full, and nothing is given back meanwhile."""
+    """The limit stays while epochs are full, and nothing is given back; an epoch may grow before a limit acts."""
     phases = ((30.0, 0.5, 0.5), (120.0, 2.0, 2.0), (240.0, 0.3, 0.3))
     simulated = run(3, 0.2, can_limit=True, tells_backlog=False, delay=delay, phases=phases)
-    assert max(epoch.observed.load.seconds for epoch in simulated.during[2 + delay :]) <= 2 * LATENCY
+    assert max(epoch.observed.load.seconds for epoch in simulated.during[2 + delay :]) <= (2 + delay) * LATENCY
     assert simulated.reversals <= 1
     limits = [decision.after for decision in moves(simulated, "admission")]
     assert limits[-1] is None
