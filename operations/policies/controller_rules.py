@@ -230,7 +230,8 @@ class _Rules:
             aim = _CALM if fallen else 0.6
             new = largest(lambda share: self._expected(self._calm_rate, share) <= aim * limit, kept, 1.0) or kept
             if new == 1 or new >= kept + 0.05:
-                return round(new, 4), f"{self._calm_rate:,.0f} rows arrive a second: {1 - new:.1%} are dropped."
+                now = "everything is kept again" if new == 1 else f"{1 - new:.1%} of the unprotected rows are dropped"
+                return round(new, 4), f"{self._calm_rate:,.0f} rows arrive a second: {now}."
         return kept, ""
 
     def _limit(self, kept: float) -> tuple[int | None, str]:
