@@ -627,8 +627,6 @@ class History:
         """
         return explained(self._recorded, self.at, self.at(epoch).epoch, table or next(iter(self.results()), None), key)
 
-    @classic_spark()
-    @long_call("Nothing was changed.")
     @consistent_read()
     def decisions(self) -> pd.DataFrame:
         """What the controller of the query's load policy decided, and from which epoch on it acted.
@@ -645,6 +643,7 @@ class History:
         """
         return decisions(self._recorded)
 
+    @consistent_read()
     def policies(self) -> pd.DataFrame:
         """The load policies of the query: one row per change, ascending.
 
@@ -654,6 +653,7 @@ class History:
         """
         return policies(self._recorded)
 
+    @consistent_read()
     def why_policy(self, epoch: int | str) -> WhyPolicy:
         """Explain what a load policy did to an epoch: which policy and levels were in force, and what set them.
 
@@ -668,6 +668,9 @@ class History:
         """
         return why_policy(self._recorded, self.at(epoch).epoch)
 
+    @classic_spark()
+    @long_call("Nothing was changed.")
+    @consistent_read()
     def late(self, epoch: int | str, table: str | None = None) -> Late:
         """The rows that an operator dropped in an epoch, because the watermark had passed them, read again.
 
