@@ -100,7 +100,7 @@ def test_a_policy_from_start_to_end(
     running = fed.start(policy=POLICY, partitions=2)
     fed.feed(running, 4)
     assert 0.5 < running.history.decisions()["after"].dropna().iloc[0] < 0.75
-    assert "promise broken: One of: " in (running.status().policy or "")
+    assert "promise broken: " in (running.status().policy or "")
     running = running.restart()
     assert running.policy == POLICY
     fed.feed(running, 1)

@@ -49,7 +49,7 @@ def test_a_policy_at_work(started: Started, tmp_path: Path) -> None:
     until(lambda: "broken" in (running.status().policy or "") or "holds" in (running.status().policy or ""))
     running.stop()
     found = running.history.decisions()
-    shed = found[found["lever"] == "shedding"]
+    shed = found[found["lever"] == "shedding"].dropna(subset="acted")  # the last one may come too late to act
     assert shed["acted"].tolist() == [epoch + 1 for epoch in shed["epoch"]]
     assert shed["after"].tolist() == [0.5, 0.25, 1.0][: len(shed)]
     why = running.history.why_policy(4)

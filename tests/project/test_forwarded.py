@@ -12,10 +12,16 @@ from project.call_graph import CallGraph
 from streamstate import reports
 
 DECIDE = {
+    "snapshots.spark.epoch_reports:reports_after",  # of a query with a policy, which is classic
+    "snapshots.spark.read_limits:ReadLimits._execution",  # likewise
+    "snapshots.spark.read_limits:ReadLimits._lower",  # likewise
+    "state_inspect.inputs.heavy_inputs:heavy_inputs",  # likewise
+    "launch.rescaling:rescale",  # refuses the query of a server
     "operations.checkup.topic_retention:topic_findings",  # with the plan of a classic query
     "operations.promotion.switch:move",  # only with a session that is given
     "snapshots.capture.epoch_entries:_progress_of",  # of the queries of a classic session
     "snapshots.spark.pipeline_code:_FlowCode.__call__",  # in the session of the caller
+    "snapshots.spark.task_times:task_load",  # of a classic query
     "snapshots.spark.session:_start",  # only where there is no Connect
     "snapshots.store.query_plans.describe:_topics_now",  # of a classic query
     "snapshots.store.query_plans.spark_plan:plan_of_query",  # of a classic query
