@@ -218,12 +218,9 @@ def test_an_epoch_begun_with_verified_state_keeps_it(
 _KILLED = """
     import os, sys
     from pathlib import Path
-    from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
     import streamstate as ss
     from streamstate.launch import rescaling as running_rescale
-from streamstate.launch.launch import Launch
-from streamstate.launch.rescaling import finish_epoch
+    from streamstate.launch.launch import Launch
     from streamstate.operations.rescaling import rescale as rescaling
 
     folder, step = Path(sys.argv[1]), sys.argv[2]
