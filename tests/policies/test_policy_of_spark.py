@@ -152,7 +152,7 @@ def test_a_policy_from_start_to_end(
     assert forked.history.decisions().empty
     assert ss.shared(tmp_path / "store", "forked_shed").get() == levels["value"][bound[at]]
     forked.policy = POLICY
-    fed.feed(forked, 3)
+    fed.feed(forked, 4)  # two are ignored, one is decided on, and one is bound to the decision
     forked.stop()
     found = forked.history.decisions().query("lever == 'shedding'").dropna(subset=["acted"])
     assert forked.history.why_policy(forked.history.live().epoch).kept == found["after"].iloc[-1] < 1
