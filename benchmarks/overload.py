@@ -123,8 +123,8 @@ def held(spark: SparkSession, folder: Path, size: Size, may_drop: float) -> Iter
     running.wait(timeout=_WAIT)
     time.sleep(1.0)
     running.stop()
-    told = f"; load average {load:.1f} before, {os.getloadavg()[0]:.1f} after"
-    setting = f"{during:.0f} s of {2 * capacity:,} rows a second, captured, latency 5 s, may_drop {may_drop}{told}"
+    machine = f"; load average {load:.1f} before, {os.getloadavg()[0]:.1f} after"
+    setting = f"{during:.0f} s of {2 * capacity:,} rows a second, captured, latency 5 s, may_drop {may_drop}{machine}"
     yield from _judged(running, feeder, changes[:2], may_drop, setting)
 
 

@@ -107,7 +107,7 @@ class Run:
 
     @property
     def reversals(self) -> int:
-        """How often dropping turned from more to less or back; one is due when the overload ends."""
+        """The number of times that dropping turned from more to less, or back; the end of an overload makes one."""
         levels = [epoch.observed.kept for epoch in self.epochs]
         moves = [after > before for before, after in itertools.pairwise(levels) if after != before]
         return sum(one != other for one, other in itertools.pairwise(moves))
@@ -202,8 +202,12 @@ def policies(_: object, __: Path, size: Size) -> Iterator[Measurement]:
         len(runs),
         wanted,
     )
-    told = [next(at for at, epoch in enumerate(one.during) if any(d.needs for d in epoch.decisions)) for one in broken]
-    yield bounded("epochs until it is said", "the slowest", max(told) + 1, 3, runs=len(runs), setting=wanted, unit="")
+    explained = [
+        next(at for at, epoch in enumerate(one.during) if any(d.needs for d in epoch.decisions)) for one in broken
+    ]
+    yield bounded(
+        "epochs until it is said", "the slowest", max(explained) + 1, 3, runs=len(runs), setting=wanted, unit=""
+    )
     yield _cost(runs[0])
 
 

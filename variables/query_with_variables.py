@@ -38,6 +38,8 @@ from streamstate.variables.transports.addresses import transport_at
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from streamstate.snapshots.checkpoint.logs import PlannedEpoch
+
 _NAMES = "names"
 
 
@@ -108,15 +110,20 @@ def _parent(checkpoint: str, spark: SparkSession) -> str:
     return "" if record is None else f"{record.epoch}/{_plain(record.parent)}"
 
 
+def planned_before(checkpoint: str, spark: SparkSession) -> PlannedEpoch | None:
+    """Return the plan of the newest committed epoch of a query that starts; None if it begins."""
+    if not files_for(spark, checkpoint).text(f"{checkpoint}/metadata"):
+        return None
+    return CheckpointFiles(checkpoint, spark).newest_plan()
+
+
 def check_goes_on(frame: DataFrame, checkpoint: str, names: Sequence[str]) -> None:
     """Raise unless a query that has run before can continue with these variables.
 
     Raises:
         QueryError: Spark cannot add or remove the source that binds them.
     """
-    known = CheckpointFiles(checkpoint, frame.sparkSession)
-    committed = known.committed() if files_for(frame.sparkSession, checkpoint).text(f"{checkpoint}/metadata") else []
-    planned = known.planned(committed[-1]) if committed else None
+    planned = planned_before(checkpoint, frame.sparkSession)
     if planned is None:
         return
     before = binding_in(planned.offsets)

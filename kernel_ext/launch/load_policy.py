@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, QueryError, SparkConnectError, StreamStateError, first_line
-from streamstate.launch.launch import trigger_options
 from streamstate.launch.policy_parts import RunsHere, rules_of
 from streamstate.operations.policies.admission import Admission, Limits
 from streamstate.operations.policies.decision import Levers
 from streamstate.operations.policies.runtime import Controller, ControllerThread, LoadPolicy, QueryLevers, Rules
+from streamstate.snapshots.calls.checks import duration
 from streamstate.snapshots.checkpoint.bindings import LEVEL
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.file_source_log import entries
@@ -20,6 +20,7 @@ from streamstate.snapshots.spark.epoch_reports import reports_after
 from streamstate.snapshots.spark.read_limits import ReadLimits
 from streamstate.snapshots.spark.session import StreamStateWarning
 from streamstate.snapshots.store.control_table import Control, InForce, in_force, policy_words
+from streamstate.variables.query_with_variables import planned_before
 
 if TYPE_CHECKING:
     from streamstate.launch.launch import Launch
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from streamstate.variables.shared_variable import SharedVariable
 
 _GOING = ("running", "restarting")
-_SECONDS = {"milliseconds": 0.001, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 
 
 class RunningPolicy:
@@ -45,6 +45,7 @@ class RunningPolicy:
         self.control = Control(layout, running.name)
         self._checkpoint = CheckpointFiles(launch.checkpoint, launch.classic_session)
         self._limits: tuple[object, ReadLimits] | None = None
+        self._known_partitions: tuple[object, int] | None = None
         self._controller: Controller | None = None
         self._thread: ControllerThread | None = None
         self._rules: Rules | None = None
@@ -56,7 +57,7 @@ class RunningPolicy:
 
     @property
     def in_force(self) -> InForce:
-        """What should be in force."""
+        """The policy and the positions of the levers that the rows call for."""
         return in_force(self.control.rows())
 
     def words(self) -> str | None:
@@ -76,7 +77,8 @@ class RunningPolicy:
     def set(self, policy: LoadPolicy | None) -> None:
         """Put a policy in force from the next epoch on; None ends it."""
         if policy is not None:
-            check_policy(policy, self._launch)
+            for note in check_policy(policy, self._launch):
+                warnings.warn(note, StreamStateWarning, stacklevel=3)
         if policy is None and self.in_force.policy is None:
             return
         self._running_controller().declare(policy)
@@ -93,7 +95,7 @@ class RunningPolicy:
 
     @property
     def rules(self) -> Rules:
-        """What decides."""
+        """The rules that decide."""
         if self._rules is None:
             self._rules = rules_of(self._running)
         return self._rules
@@ -151,7 +153,13 @@ class RunningPolicy:
         return max(self._checkpoint.begun(), default=-1)
 
     def _partitions(self) -> int:
-        return _partitions(self._launch, self._checkpoint)
+        """Return the number of the state's partitions, which is fixed within a run."""
+        query = self._running.query
+        if self._known_partitions is not None and self._known_partitions[0] is query:
+            return self._known_partitions[1]
+        if (planned := _planned_partitions(self._launch)) is not None:
+            self._known_partitions = query, planned
+        return planned or _first_partitions(self._launch)
 
     def _files_read(self, place: int, source: Mapping[str, Any]) -> int | None:
         """Return how many files a source read in an epoch, as its log in the checkpoint lists them."""
@@ -162,8 +170,8 @@ class RunningPolicy:
         return None if text is None else sum(entry.get("batchId") == batch for entry in entries(text))
 
 
-def check_policy(policy: LoadPolicy, launch: Launch) -> None:
-    """Refuse a policy that cannot be meant for a query.
+def check_policy(policy: LoadPolicy, launch: Launch) -> Sequence[str]:
+    """Refuse a policy that does not fit a query; return what else to know of it.
 
     Raises:
         SparkConnectError: a Spark Connect server runs the query.
@@ -172,7 +180,7 @@ def check_policy(policy: LoadPolicy, launch: Launch) -> None:
     if launch.on_connect:
         raise SparkConnectError.needs_classic()
     levers = Levers(
-        partitions=_partitions(launch, CheckpointFiles(launch.checkpoint, launch.classic_session)),
+        partitions=_planned_partitions(launch) or _first_partitions(launch),
         cores=launch.frame.sparkSession.sparkContext.defaultParallelism,
         can_shed=level_of(launch.shared) is not None,
         can_rescale=True,
@@ -182,8 +190,7 @@ def check_policy(policy: LoadPolicy, launch: Launch) -> None:
         raise InvalidArgumentError(f"Invalid policy {policy!r}: expected a policy, such as ss.Policy(latency='5s').")
     if found := policy.contradictions(levers):
         raise QueryError("\n".join([f"The policy does not fit {launch.name}:", *found]))
-    for note in policy.notes(levers):
-        warnings.warn(note, StreamStateWarning, stacklevel=3)
+    return policy.notes(levers)
 
 
 def level_of(shared: tuple[SharedVariable, ...]) -> SharedVariable | None:
@@ -193,13 +200,16 @@ def level_of(shared: tuple[SharedVariable, ...]) -> SharedVariable | None:
 
 def trigger_seconds(trigger: str | None) -> float:
     """Return the seconds between two triggers; 0: epochs follow each other as data arrives."""
-    count, _, unit = str(trigger_options(trigger).get("processingTime", "0 seconds")).partition(" ")
-    return int(count) * _SECONDS[unit]
+    interval = duration(trigger or "")
+    return 0.0 if interval is None else interval.total_seconds()
 
 
-def _partitions(launch: Launch, checkpoint: CheckpointFiles) -> int:
-    committed = checkpoint.committed() if checkpoint.files.text(f"{checkpoint.path}/metadata") else []
-    planned = checkpoint.planned(committed[-1]) if committed else None
-    if planned is not None and planned.partitions is not None:
-        return planned.partitions
+def _planned_partitions(launch: Launch) -> int | None:
+    """Return the number of partitions that a query goes on with; None if it begins."""
+    planned = planned_before(launch.checkpoint, launch.frame.sparkSession)
+    return None if planned is None else planned.partitions
+
+
+def _first_partitions(launch: Launch) -> int:
+    """Return the number of partitions that a query begins with."""
     return launch.partitions or int(launch.frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)

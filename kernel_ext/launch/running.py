@@ -157,7 +157,7 @@ class Running:
 
     @property
     def policy(self) -> LoadPolicy | None:
-        """What must hold for the query: a :class:`Policy`, or None.
+        """The query's load policy, a :class:`Policy`; None if it has none.
 
         Setting it takes effect from the next epoch on, and is a row of the store: the next start continues with it.
         None ends the policy; everything is kept and read again.

@@ -64,16 +64,17 @@ def with_shared_variables(
             raise SparkConnectError.needs_classic()
         return launch
     from streamstate.variables.query_with_variables import check_goes_on, with_variables
-    from streamstate.variables.shedding.bound_level import needs_level, own_level
+    from streamstate.variables.shedding.bound_level import binding_before, needs_level, own_level
     from streamstate.variables.shedding.level import level_variable
 
     frame, name, checkpoint, own = launch.frame, launch.name, launch.checkpoint, level_variable(launch.name)
-    lacks_level = needs_level(frame, name, checkpoint, variables)
+    before = binding_before(frame, checkpoint)
+    lacks_level = needs_level(frame, name, before, variables)
     check_goes_on(frame, checkpoint, [*variables, *([own] if lacks_level else [])])
     chosen = tuple(variables.values())
     if lacks_level:
         transport = chosen[0].transport if chosen else None
-        chosen = (*chosen, own_level(frame, name, store, checkpoint, transport=transport, options=options))
+        chosen = (*chosen, own_level(name, store, before, transport=transport, options=options))
     if not chosen:
         return launch
     return replace(launch, frame=with_variables(frame, chosen, checkpoint, level=own), shared=chosen)

@@ -137,7 +137,7 @@ def _check_sources(old: CheckpointFiles, changed: Launch) -> None:
     from streamstate.operations.new_checkpoint.migrate import carried_sources
     from streamstate.operations.new_checkpoint.target import TargetQuery
 
-    planned = old.planned(old.committed()[-1]) if old.committed() else None
+    planned = old.newest_plan()
     if planned is not None:
         carried_sources(TargetQuery.of(lambda: changed.frame, changed.mode), planned, None)
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from streamstate.snapshots.checkpoint.bindings import FORMAT as BINDING
+from streamstate.snapshots.capture.spark_load import only_binds
 from streamstate.snapshots.spark.read_limits import LimitedSource
 from streamstate.snapshots.store.epoch_load import EpochLoad
 
@@ -60,7 +60,7 @@ class Admission:
 
     def observe(self, progress: Mapping[str, Any]) -> None:
         """Take note of what an epoch has read."""
-        sources = [source for source in progress.get("sources") or () if BINDING not in str(source.get("endOffset"))]
+        sources = _reading(progress)
         if any(source.get("numInputRows") for source in sources):
             self._reports.append(sources)
 
@@ -72,7 +72,7 @@ class Admission:
         """
         found = self._limits()
         limited = [] if found is None else found.sources()
-        sources = [source for source in progress.get("sources") or () if BINDING not in str(source.get("endOffset"))]
+        sources = _reading(progress)
         if len(limited) != len(sources):
             return False
         # Before the epoch from which the newest limit certainly applies, any of those since the last such may have.
@@ -125,6 +125,11 @@ class Admission:
                 if each.get("description") == source.name and _rows([each]) and (files := self._files_read(at, each)):
                     return max(1, math.ceil(share * files / _rows([each])))
         return None
+
+
+def _reading(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return Spark's reports on the sources that have rows."""
+    return [source for source in progress.get("sources") or () if not only_binds(source)]
 
 
 def _rows(sources: Iterable[Mapping[str, Any]]) -> int:

@@ -17,7 +17,7 @@ from streamstate.snapshots.store.epoch_load import EpochLoad, ShedCounts, Source
 
 _POLL = 0.1
 START = datetime(2026, 1, 1, tzinfo=UTC)
-"""When a simulated run starts."""
+"""The start of a simulated run."""
 
 
 @dataclass(frozen=True)

@@ -156,9 +156,8 @@ def recorded_epochs(history: History) -> list[Observed]:
     for entry in history.recorded.entries():
         of_run = of_run + 1 if entry.run_id == run else 1
         run = entry.run_id
-        text = getattr(entry, "load", None)
-        if text is not None:
-            load = EpochLoad.of(text)
+        if entry.load is not None:
+            load = EpochLoad.of(entry.load)
         elif entry.began_at and entry.committed_at and entry.input_rows is not None:
             took = (entry.committed_at - entry.began_at).total_seconds()
             load = EpochLoad(max(took, 0.0), sources=(SourceLoad("all sources", entry.input_rows),))

@@ -31,7 +31,7 @@ class Flow:
         self.began = [epoch.began.timestamp() for epoch in self.observed]
         """When each epoch was planned, in seconds since 1970."""
         self.seconds = [epoch.load.seconds for epoch in self.observed]
-        self.read = list(accumulate([sum([source.rows for source in epoch.load.sources]) for epoch in self.observed]))
+        self.read = list(accumulate(epoch.load.rows for epoch in self.observed))
         """The rows that were read by the end of each epoch."""
         told = [sum([source.backlog_rows or 0 for source in epoch.load.sources]) for epoch in self.observed]
         self.arrived = self._estimated([read + more for read, more in zip(self.read, told, strict=True)], rate)
@@ -101,7 +101,7 @@ def works(observed: Sequence[Observed]) -> list[Work]:
     found = []
     for epoch in observed:
         if not epoch.first:
-            rows = sum([source.rows for source in epoch.load.sources])
+            rows = epoch.load.rows
             dropped = rows * dropped_share(epoch)
             found.append(Work(rows - dropped, dropped, epoch.load.seconds))
     return found

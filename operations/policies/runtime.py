@@ -67,7 +67,7 @@ class LoadPolicy(Protocol):
 
 @dataclass(frozen=True)
 class Rules:
-    """What a controller is made of.
+    """The functions that a controller uses.
 
     Attributes:
         read: parses a policy's text.
@@ -136,7 +136,7 @@ class Controller:
 
     @property
     def in_force(self) -> InForce:
-        """What should be in force."""
+        """The policy and the positions of the levers that the rows call for."""
         return in_force(self.control.rows())
 
     def begin_run(self) -> None:

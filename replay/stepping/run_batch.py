@@ -27,6 +27,7 @@ from streamstate.replay.stepping.fork_folder import ForkFolder
 from streamstate.snapshots.capture.epoch_entries import BatchProgress
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.connect import errors_of_spark
+from streamstate.snapshots.spark.epoch_reports import finished
 from streamstate.snapshots.spark.failures import worker_was_late
 from streamstate.snapshots.spark.interrupted_calls import spare_other_calls
 from streamstate.snapshots.spark.own_settings import settings_of, with_settings
@@ -126,9 +127,8 @@ def _wait(query: StreamingQuery) -> None:
 
 def _progress(query: StreamingQuery, epoch: int) -> BatchProgress | None:
     event: Any = query._jsq.lastProgress()
-    if event is None or int(event.batchId()) != epoch or not event.durationMs().containsKey("addBatch"):
-        return None
-    return BatchProgress.of(json.loads(event.json()))
+    report = None if event is None or int(event.batchId()) != epoch else finished(event)
+    return None if report is None else BatchProgress.of(report)
 
 
 def active_queries(spark: SparkSession) -> set[str]:

@@ -17,6 +17,7 @@ from streamstate.snapshots.capture.spark_load import load_of, with_tasks
 from streamstate.snapshots.checkpoint.commit_times import CommitTimes
 from streamstate.snapshots.checkpoint.logs import PlannedEpoch
 from streamstate.snapshots.spark.connect import is_of_connect
+from streamstate.snapshots.spark.epoch_reports import finished
 from streamstate.snapshots.spark.state_reader import StateReader
 from streamstate.snapshots.store.entries import Entry, TableEntry
 from streamstate.snapshots.store.epoch_load import EpochLoad
@@ -175,11 +176,12 @@ def _reported(query: StreamingQuery) -> Iterator[tuple[int, Callable[[], BatchPr
         return
     # Through the JVM's own objects: pyspark would parse all hundred events to get the newest few.
     for known in reversed(list(query._jsq.recentProgress())):
-        yield int(known.batchId()), partial(_from_json, known)
+        yield int(known.batchId()), partial(_from_jvm, known)
 
 
-def _from_json(event: Any) -> BatchProgress | None:
-    return _finished(json.loads(event.json()))
+def _from_jvm(event: Any) -> BatchProgress | None:
+    report = finished(event)
+    return None if report is None else BatchProgress.of(report)
 
 
 def _finished(event: Mapping[str, Any]) -> BatchProgress | None:

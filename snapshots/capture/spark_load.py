@@ -37,7 +37,7 @@ def load_of(progress: Mapping[str, Any]) -> EpochLoad:
     return EpochLoad(
         sum(durations.values()) if seconds is None else seconds,
         durations,
-        tuple(_source(source) for source in progress.get("sources") or () if not _only_binds(source)),
+        tuple(_source(source) for source in progress.get("sources") or () if not only_binds(source)),
         tuple(map(_operator, progress.get("stateOperators") or ())),
         shed=ShedCounts.observed({name: _counts(row) for name, row in (progress.get("observedMetrics") or {}).items()}),
         watermark_lag=_watermark_lag(progress.get("eventTime") or {}),
@@ -59,7 +59,7 @@ def _source(source: Mapping[str, Any]) -> SourceLoad:
     )
 
 
-def _only_binds(source: Mapping[str, Any]) -> bool:
+def only_binds(source: Mapping[str, Any]) -> bool:
     """Return whether a source only binds shared variables to epochs."""
     return BINDING in str(source.get("endOffset"))
 

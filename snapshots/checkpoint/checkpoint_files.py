@@ -259,6 +259,11 @@ class CheckpointFiles(os.PathLike[str]):
                 raise
             return None
 
+    def newest_plan(self) -> PlannedEpoch | None:
+        """Return the plan of the newest committed epoch, as :meth:`planned`; None if nothing is committed."""
+        committed = self.committed()
+        return self.planned(committed[-1]) if committed else None
+
     def readable_plan(self, epoch: int) -> PlannedEpoch | None:
         """As :meth:`planned`, and None for every plan that is damaged: for what only compares epochs."""
         with contextlib.suppress(DamagedCheckpointError):

@@ -16,13 +16,14 @@ def reports_after(query: StreamingQuery, epoch: int) -> list[Mapping[str, Any]]:
     Spark keeps the last hundred, also of triggers that found no data, which are left out.
     """
     newest: Any = query._jsq.lastProgress()
-    if newest is None or int(newest.batchId()) <= epoch or not _ran(newest):
+    if newest is None or int(newest.batchId()) <= epoch or (report := finished(newest)) is None:
         return []
     if int(newest.batchId()) == epoch + 1:
-        return [json.loads(newest.json())]
-    later = [report for report in query._jsq.recentProgress() if int(report.batchId()) > epoch and _ran(report)]
-    return [json.loads(report.json()) for report in later]
+        return [report]
+    later = [event for event in query._jsq.recentProgress() if int(event.batchId()) > epoch]
+    return [report for report in map(finished, later) if report is not None]
 
 
-def _ran(report: Any) -> bool:
-    return bool(report.durationMs().containsKey("addBatch"))
+def finished(event: Any) -> Mapping[str, Any] | None:
+    """Return Spark's report on an epoch, parsed; None if its trigger found no data, and reports the coming epoch."""
+    return json.loads(event.json()) if event.durationMs().containsKey("addBatch") else None

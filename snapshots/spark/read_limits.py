@@ -58,6 +58,7 @@ class ReadLimits:
         self._spark = spark
         self._query = query
         self._own: list[tuple[Any, Any]] = []
+        self._sources: list[LimitedSource] = []
 
     def sources(self) -> list[LimitedSource]:
         """Return the sources in the query's order, without the one that binds shared variables.
@@ -79,7 +80,8 @@ class ReadLimits:
                     self._binds and len(in_python) == 1
                 ):  # of several, none obeys a limit: it does not matter which it is
                     self._own.remove(in_python[0])
-            return [_described(source, limit) for source, limit in self._own]
+                self._sources = [_described(source, limit) for source, limit in self._own]
+            return list(self._sources)
 
     def set(self, limits: Sequence[int | None]) -> bool:
         """Set the limit of each source, in its unit; None: that of its options.
@@ -92,10 +94,8 @@ class ReadLimits:
         """
         with private_calls(self._spark):
             changed = self._execution.uniqueSources()
-            for (source, own), limit in zip(self._own, limits, strict=True):
-                changed = changed.updated(
-                    source, own if limit is None else self._lower(_described(source, own), own, limit)
-                )
+            for (source, own), described, limit in zip(self._own, self._sources, limits, strict=True):
+                changed = changed.updated(source, own if limit is None else self._lower(described, own, limit))
             getattr(self._execution, "uniqueSources_$eq")(changed)
         return not self._query.status["isTriggerActive"]
 

@@ -96,8 +96,7 @@ class Watermarks:
 
 def pinned_policy(checkpoint: CheckpointFiles | None) -> str | None:
     """Return the policy that a query is pinned to; None if its checkpoint does not say."""
-    committed = [] if checkpoint is None else checkpoint.committed()
-    planned = checkpoint.planned(committed[-1]) if checkpoint is not None and committed else None
+    planned = None if checkpoint is None else checkpoint.newest_plan()
     return None if planned is None else planned.conf.get(POLICY)
 
 

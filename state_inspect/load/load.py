@@ -53,8 +53,8 @@ class Load:
         (infinite if it grew); ``latency_seconds``, from the arrival of its oldest row to its end; ``state_rows`` and
         ``state_bytes`` (memory, and RocksDB's files) of all operators; ``watermark_lag_seconds``, from the watermark to
         the newest event; ``median_task_seconds`` and ``worst_task_seconds``, of the longest stage; ``kept_rows`` and
-        ``dropped_rows``, of what ``ss.shed`` saw. Values that are not known are missing: :attr:`unknown`
-        says why.
+        ``dropped_rows``, of the rows that :func:`streamstate.shed` saw. Values that are not known are missing:
+        :attr:`unknown` says why.
 
         Example:
             >>> history.load().to_pandas()[["epoch", "state_rows"]].tail(2)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import QueryError, VariableError
 from streamstate.snapshots.checkpoint.bindings import Binding, binding_in
-from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.filesystem import files_for, local_path, location
+from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.spark.catalyst import each, kind_of
 from streamstate.snapshots.store.declared_variables import DeclaredVariables
 from streamstate.snapshots.store.epoch_load import SHED
@@ -18,6 +17,7 @@ from streamstate.snapshots.store.registry import check_store
 from streamstate.variables.declaration import Declaration
 from streamstate.variables.declaring import declared_as, declared_variable, default_transport
 from streamstate.variables.in_tasks import log_of
+from streamstate.variables.query_with_variables import planned_before
 from streamstate.variables.shared_variable import SharedVariable
 from streamstate.variables.shedding.level import TYPE, Level, is_level, level_variable
 
@@ -37,10 +37,11 @@ def _observed(node: Any) -> Iterator[str]:
         yield from _observed(child)
 
 
-def needs_level(frame: DataFrame, name: str, checkpoint: str, variables: Collection[str]) -> bool:
+def needs_level(frame: DataFrame, name: str, before: Binding | None, variables: Collection[str]) -> bool:
     """Return whether a query that starts is to be bound to the level of its shedding, besides some variables.
 
-    A query that sheds no more keeps its level, because Spark cannot remove the source that binds epochs.
+    A query that sheds no more keeps its level, because Spark cannot remove the source that binds epochs. ``before`` is
+    the binding of its newest epoch.
 
     Raises:
         QueryError: one of the variables is the level of another query.
@@ -52,23 +53,16 @@ def needs_level(frame: DataFrame, name: str, checkpoint: str, variables: Collect
                 f"{known} is the level of another query's shedding, and {name} has its own: {own}.\nLeave it out of"
                 " shared=…."
             )
-    return own not in variables and bool(sheds_in(frame) or _levels(_before(frame, checkpoint)))
+    return own not in variables and bool(sheds_in(frame) or _levels(before))
 
 
 def own_level(
-    frame: DataFrame,
-    name: str,
-    store: str,
-    checkpoint: str,
-    *,
-    transport: str | None,
-    options: Mapping[str, str] | None,
+    name: str, store: str, before: Binding | None, *, transport: str | None, options: Mapping[str, str] | None
 ) -> SharedVariable:
     """Return the level of a query that starts, which is declared if it is not.
 
     A query that goes on from a fork under a new name begins with the level that the fork was made at.
     """
-    before = _before(frame, checkpoint)
     levels = _levels(before)
     init = None if before is None or not levels or level_variable(name) in levels else _value(before, levels[0])
     return declare_level(store, name, transport=transport, init=init, storage_options=options)
@@ -125,14 +119,9 @@ def declare_level(
     return declared_as(made, path, None if transport == default_transport(path) else transport, storage_options)
 
 
-def _before(frame: DataFrame, checkpoint: str) -> Binding | None:
-    """Return the binding of the newest committed epoch; None if there is none."""
-    spark = frame.sparkSession
-    if files_for(spark, checkpoint).text(f"{checkpoint}/metadata") is None:
-        return None
-    files = CheckpointFiles(checkpoint, spark)
-    committed = files.committed()
-    planned = files.planned(committed[-1]) if committed else None
+def binding_before(frame: DataFrame, checkpoint: str) -> Binding | None:
+    """Return the binding of the newest committed epoch of a query that starts; None if there is none."""
+    planned = planned_before(checkpoint, frame.sparkSession)
     return None if planned is None else binding_in(planned.offsets)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from streamstate.snapshots.spark.epoch_reports import finished
 from streamstate.snapshots.spark.plan_graph import PlanGraph, graph_of, last_execution
 from streamstate.widgets.live.loop import refresh
 
@@ -111,8 +111,8 @@ class QueryProbe:
             event = events[at]
             if int(event.batchId()) <= known:
                 break
-            if event.durationMs().containsKey("addBatch"):  # a waiting query reports, too
-                fresh.append(json.loads(event.json()))
+            if (report := finished(event)) is not None:
+                fresh.append(report)
         for report in reversed(fresh):
             self._progress = report
             self._batches[int(report["batchId"])] = _batch(report)
