@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from streamstate.variables.transports.transport import Transport
 
-LONGEST_WAIT, LONGEST_HOLD = 0.2, 10.0
-"""Seconds that an epoch waits at most for a decision, and for which a decision holds it back at most."""
+LONGEST_WAIT = 0.2
+"""Seconds that an epoch waits at most for a decision."""
 _POLL = 0.002
 _EPOCHS, _UNUSUAL = 10, 1.5
 """An epoch is unusual if it took so many times as long as the median of the last ones."""
@@ -28,23 +28,21 @@ class Mark:
     Attributes:
         epoch: the newest epoch that it has decided on.
         wait: seconds for which a later epoch's decision is worth waiting for.
-        hold: seconds by which the next epoch is held back.
     """
 
     epoch: int
     wait: float = 0.0
-    hold: float = 0.0
 
     def data(self) -> bytes:
         """Return it as the transport keeps it."""
-        return f"{self.epoch} {self.wait:.3f} {self.hold:.3f}".encode()
+        return f"{self.epoch} {self.wait:.3f}".encode()
 
     @classmethod
     def of(cls, data: bytes | None) -> Mark | None:
         """Return the mark in some bytes; None if there is none."""
         try:
-            epoch, wait, hold = (data or b"").decode().split()
-            return cls(int(epoch), float(wait), float(hold))
+            epoch, wait = (data or b"").decode().split()
+            return cls(int(epoch), float(wait))
         except ValueError:
             return None
 
@@ -58,7 +56,6 @@ class DecidedEpochs:
         self._missed: Mark | None = None
         self._planned: tuple[int, float] | None = None
         self._usual: deque[float] = deque(maxlen=_EPOCHS)
-        self._held = -1
 
     def publish(self, mark: Mark) -> None:
         """Replace the mark."""
@@ -78,17 +75,12 @@ class DecidedEpochs:
         unusual = self._unusual(committed, began)
         while True:
             mark = Mark.of(self._transport.get(self._group, _MARK))
-            if mark is None or mark == self._missed:
-                break
-            if mark.epoch >= committed:
+            if mark is None or mark == self._missed or mark.epoch >= committed:
                 break
             if time.monotonic() - began >= (LONGEST_WAIT if unusual else min(mark.wait, LONGEST_WAIT)):
                 self._missed = mark
                 break
             time.sleep(_POLL)
-        if mark is not None and mark.epoch >= committed and mark.hold and self._held < committed:
-            self._held = committed
-            time.sleep(min(mark.hold, LONGEST_HOLD))
         self._planned = committed, time.monotonic()
 
     def _unusual(self, committed: int, now: float) -> bool:

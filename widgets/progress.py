@@ -117,6 +117,8 @@ class Progress:
         self._bar: ProgressBar | None = None
         self._clock = clock
         self._due = clock() + after
+        self._drawn: tuple[str, float | None] = ("", None)
+        self._drawn_at = float("-inf")
         self._share: float | None = None
         self._drawing = threading.Lock()
         self.line = ""
@@ -126,7 +128,7 @@ class Progress:
         """Report what is being done, and how much of the total, in any unit; None or 0 if that is unknown."""
         self.line = line
         self._share = None if done is None or not total else min(max(done / total, 0.0), 1.0)
-        self._draw(PAUSE)
+        self._draw()
 
     def of(self, name: str = "") -> ProgressCallback:
         """Return a function to pass as ``progress=``; its messages are prefixed with a name."""
@@ -140,7 +142,7 @@ class Progress:
 
         def refresh() -> None:
             while not over.wait(PAUSE or _TICK):
-                self._draw(_TICK)
+                self._draw()
 
         thread = threading.Thread(target=refresh, name="streamstate-progress", daemon=True)
         thread.start()
@@ -159,13 +161,15 @@ class Progress:
             print(last)
         self._bar = None
 
-    def _draw(self, pause: float) -> None:
-        """Draw the bar if it is due, and not again before a pause."""
+    def _draw(self) -> None:
+        """Draw the bar if it is due: after a pause, or after a longer one if only the time has changed."""
         with self._drawing:
             now = self._clock()
-            if now < self._due or not self.line:
+            shown = self.line, self._share
+            pause = _TICK if shown == self._drawn else PAUSE
+            if now < self._due or now < self._drawn_at + pause or not self.line:
                 return
-            self._due = now + pause
+            self._drawn, self._drawn_at = shown, now
             self._bar = self._bar or self._make_bar()
             self._bar.show(self.line, self._share)
 

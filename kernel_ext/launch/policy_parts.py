@@ -96,6 +96,8 @@ class _Bottleneck:
     def _found(self) -> Bottleneck:
         if self._known is None or time.monotonic() - self._looked > _AGAIN:
             recent = [epoch for epoch in self._observed if epoch.load.rows and not epoch.first][-_EPOCHS:]
+            longest = max((epoch.load.seconds for epoch in recent), default=0.0)
+            recent = [epoch for epoch in recent if 2 * epoch.load.seconds >= longest]  # not those before an overload
             self._known = bottleneck_of(list(map(self._with_tasks, recent)), self._cores, heavy=self._heavy)
             self._looked = time.monotonic()
         return self._known

@@ -44,8 +44,6 @@ class Admission:
         self._possible: list[list[int | None]] = []
         self._listed: set[int] = set()
         self._reports: deque[list[Mapping[str, Any]]] = deque(maxlen=_EPOCHS)
-        self.hold = 0.0
-        """Seconds by which each epoch is held back, for sources that obey no limit."""
         self.applies_from: int | None = None
         """The first epoch that the limit certainly applies to; None: none was set in this run."""
         self.applied = True
@@ -97,12 +95,11 @@ class Admission:
             return False
         return ((self._files_read(at, report) or 0) if source.unit == "files" else rows) >= min(bounds)
 
-    def limit(self, rows: int | None, committed: int, *, hold: float = 0.0) -> None:
+    def limit(self, rows: int | None, committed: int) -> None:
         """Set the most rows that an epoch reads; None: what the sources' options say.
 
-        ``committed`` is the newest committed epoch. ``hold`` is the time in seconds by which epochs are held back.
+        ``committed`` is the newest committed epoch.
         """
-        self.hold = hold
         found = self._limits()
         self.applies_from, self.applied = None, rows is None
         if found is None or not (sources := found.sources()):

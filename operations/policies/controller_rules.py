@@ -114,12 +114,13 @@ class _Rules:
             limits = bottleneck.kind if bottleneck is not None and strained else limits
         before = float(self._last("arriving") or 0)
         other = not holds and not 0.8 * before <= self._arriving <= 1.25 * before
-        if not moved and (other or holds != self._held or bool(state) != bool(self._last("state"))):
-            moved.append(("none", None, None, state or self._promise(kept)))
-        if not moved and strained and bottleneck is not None and limits is None and self._strained:
-            # After the levers have moved, because it takes its time.
-            moved.append(("none", None, None, bottleneck.reason))
+        said = [state or self._promise(kept)] if other or holds != self._held or bool(state) != self._said_state else []
+        # No lever waits for the search for the bottleneck, which takes its time.
+        if not moved and strained and bottleneck is not None and limits is None and (said or self._strained):
+            said.append(bottleneck.reason)
             limits = bottleneck.kind or "none"
+        if not moved and said:
+            moved.append(("none", None, None, " ".join(said)))
         if not moved:
             return ()
         needs = " ".join(text for text in ("" if holds else self._needs(kept), state) if text)
@@ -183,6 +184,11 @@ class _Rules:
     @cached_property
     def _held(self) -> bool:
         return not self.past or bool(self.past[-1].inputs.get("kept_promise", 1))
+
+    @property
+    def _said_state(self) -> bool:
+        """True if the last decision said that the state grows too large."""
+        return bool(self._last("state"))
 
     @property
     def _strained(self) -> bool:
@@ -388,7 +394,7 @@ class _Rules:
         growth = float(np.polyfit(times - times[-1], sizes, 1)[0])
         left = (limit - sizes[-1]) / growth if growth > 0 else math.inf
         # Once said, it stays said until the limit is twice as far away.
-        if left > _STATE_SOON * (2 if self._last("state") else 1):
+        if left > _STATE_SOON * (2 if self._said_state else 1):
             return ""
         return f"The state reaches {size_text(limit)} in about {left / 60:.0f} minutes. {help_}"
 

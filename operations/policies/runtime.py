@@ -273,8 +273,7 @@ class Controller:
             value = self.rules.level(read, 1.0 if after is None else after, self._seen[-1] if self._seen else None)
             level.log.set(level.declaration.state_of(value), row.by, None)
         elif row.lever == ADMISSION:
-            hold = row.inputs.get("hold")
-            self.query.admission.limit(None if after is None else int(after), self.committed(), hold=float(hold or 0))
+            self.query.admission.limit(None if after is None else int(after), self.committed())
         elif row.lever == RESCALE and self.rules.rescale is not None and after is not None:
             self._rescale(row, self.rules.rescale, int(after))
 
@@ -324,7 +323,7 @@ class Controller:
         if self.query.decided is not None:
             seconds = self._seen[-1].load.seconds if self._seen else 0.0
             wait = LONGEST_WAIT if self._quiet < _BUSY else min(LONGEST_WAIT, _SHARE * seconds)
-            self.query.decided.publish(Mark(epoch, wait, self.query.admission.hold))
+            self.query.decided.publish(Mark(epoch, wait))
 
 
 def past_decisions(rows: Sequence[ControlRow]) -> list[Decision]:

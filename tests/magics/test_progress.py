@@ -91,6 +91,18 @@ def test_slow_work_is_shown_at_most_five_times_a_second() -> None:
     assert lines == ["at 0.5", "at 0.7", "at 0.9", "at 1.1", "at 1.3", "at 1.5", "at 1.7", "at 1.9", "at 1.9"]
 
 
+def test_a_message_that_stays_is_drawn_once_a_second() -> None:
+    """Its time goes on. The next message does not have to wait for a second."""
+    lines, clock = Lines(), Clock()
+    progress = Progress(bar_on(lines), after=0, clock=clock)
+    for step in range(13):
+        clock.now = step / 10
+        progress.say("reading")
+    clock.now = 1.3
+    progress.say("sorting")
+    assert lines == ["reading", "reading", "sorting"]
+
+
 @pytest.mark.parametrize(
     ("done", "total", "share"), [(1, 4, 0.25), (5, 4, 1.0), (-1, 4, 0.0), (None, None, None), (3, 0, None)]
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,8 @@ from streamstate.operations.policies.decision import Decision
 from streamstate.snapshots.spark.read_limits import LimitedSource
 from streamstate.snapshots.store.control_table import ACTED, ADMISSION, DECISION, RESCALE, SHEDDING, in_force
 from streamstate.snapshots.store.epoch_load import EpochLoad, SourceLoad
-from streamstate.variables.decided_epochs import DecidedEpochs, Mark
+from streamstate.variables import decided_epochs
+from streamstate.variables.decided_epochs import LONGEST_WAIT, DecidedEpochs, Mark
 from streamstate.variables.transports.files import FilesTransport
 
 POLICY = MadePolicy(5.0)
@@ -92,7 +92,7 @@ def test_a_rescale_acts_in_its_first_epoch_or_never(tmp_path: Path, *, fails: bo
         *(() if fails else [(ACTED, 44)]),
     ]
     assert query.controller.failed == ("The policy's rescale to 4 partitions failed: lost" if fails else None)
-    assert Mark.of(query.level.log.transport.get(f"decided/{QUERY_ID}", "epoch")) == Mark(2, 0.2, 0.0)
+    assert Mark.of(query.level.log.transport.get(f"decided/{QUERY_ID}", "epoch")) == Mark(2, 0.2)
 
 
 def test_a_policy_that_ends_moves_the_levers_back(tmp_path: Path) -> None:
@@ -209,64 +209,69 @@ def _check_levels(query: MadeQuery) -> None:
     assert log.value(log.head()) == round(now.kept * 10_000)
 
 
+class Clock:
+    """A clock on which time passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """The time in seconds."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
 class TestWaiting:
     """The planning of an epoch waits for a decision, for a bounded time."""
 
-    def marks(self, folder: Path) -> tuple[DecidedEpochs, DecidedEpochs]:
+    @pytest.fixture(autouse=True)
+    def _stopped_clock(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The mark as the controller sees it, and as the planning does."""
-        transport = FilesTransport(folder)
-        return DecidedEpochs(transport, "q"), DecidedEpochs(transport, "q")
+        self.clock = Clock()
+        monkeypatch.setattr(decided_epochs, "time", self.clock)
+        transport = FilesTransport(tmp_path)
+        self.controller, self.hook = DecidedEpochs(transport, "q"), DecidedEpochs(transport, "q")
 
-    def took(self, hook: DecidedEpochs, committed: int) -> float:
+    def took(self, committed: int) -> Any:
         """The seconds that an epoch waited."""
-        began = time.monotonic()
-        hook.wait_for(committed)
-        return time.monotonic() - began
+        began = self.clock.now
+        self.hook.wait_for(committed)
+        return pytest.approx(self.clock.now - began, abs=0.003)
 
-    def test_without_a_controller_nothing_waits(self, tmp_path: Path) -> None:
+    def test_without_a_controller_nothing_waits(self) -> None:
         """Also after one has ended."""
-        controller, hook = self.marks(tmp_path)
-        assert self.took(hook, 3) < 0.1
-        controller.publish(Mark(0, 0.2))
-        controller.withdraw()
-        assert self.took(hook, 3) < 0.1
+        assert self.took(3) == 0
+        self.controller.publish(Mark(0, 0.2))
+        self.controller.withdraw()
+        assert self.took(3) == 0
 
-    def test_a_dead_controller_costs_one_wait(self, tmp_path: Path) -> None:
+    def test_a_dead_controller_costs_one_wait(self) -> None:
         """Later epochs do not wait until it gives a sign of life."""
-        controller, hook = self.marks(tmp_path)
-        controller.publish(Mark(3, 0.15))
-        assert self.took(hook, 3) < 0.1
-        assert 0.15 <= self.took(hook, 4) < 0.4
-        assert self.took(hook, 5) < 0.1
-        controller.publish(Mark(5, 0.15))
-        assert 0.15 <= self.took(hook, 6) < 0.4
+        self.controller.publish(Mark(3, 0.15))
+        assert [self.took(epoch) for epoch in (3, 4, 5)] == [0, 0.15, 0]
+        self.controller.publish(Mark(5, 0.15))
+        assert self.took(6) == 0.15
 
-    def test_an_unusually_long_epoch_is_worth_waiting_for(self, tmp_path: Path) -> None:
+    def test_an_unusually_long_epoch_is_worth_waiting_for(self) -> None:
         """A decision on it is likely, though the mark says that hardly any wait is worth it."""
-        controller, hook = self.marks(tmp_path)
         for committed in range(4):
-            controller.publish(Mark(committed, 0.001))
-            self.took(hook, committed)
-            time.sleep(0.1)
-        assert self.took(hook, 4) < 0.1, "as long as the others"
-        controller.publish(Mark(4, 0.001))
-        self.took(hook, 4)
-        time.sleep(0.4)
-        assert 0.15 <= self.took(hook, 5) < 0.5
-        assert self.took(hook, 6) < 0.1, "once, if it does not come"
-
-    def test_an_epoch_is_held_back_once(self, tmp_path: Path) -> None:
-        """For sources that obey no limit; a trigger without rows asks again, and is not held back."""
-        controller, hook = self.marks(tmp_path)
-        controller.publish(Mark(3, 0.0, hold=0.15))
-        assert 0.15 <= self.took(hook, 3) < 0.4
-        assert self.took(hook, 3) < 0.1
+            self.controller.publish(Mark(committed, 0.001))
+            assert self.took(committed) == 0
+            self.clock.sleep(0.1)
+        assert self.took(4) == 0.001, "as long as the others"
+        self.controller.publish(Mark(4, 0.001))
+        assert self.took(4) == 0
+        self.clock.sleep(0.4)
+        assert self.took(5) == LONGEST_WAIT
+        assert self.took(6) == 0, "once, if it does not come"
 
     def test_bytes_that_are_no_mark_are_none(self, tmp_path: Path) -> None:
         """They may come from another version of streamstate."""
-        controller, hook = self.marks(tmp_path)
-        controller._transport.put(controller._group, "epoch", b"\xff 3")
-        assert self.took(hook, 3) < 0.1
+        FilesTransport(tmp_path).put(self.controller._group, "epoch", b"\xff 3")
+        assert self.took(3) == 0
 
 
 def test_a_policy_that_is_changed_in_mid_epoch_names_the_epoch_under_way(tmp_path: Path) -> None:

@@ -157,6 +157,9 @@ def test_a_rescale_is_decided_only_if_it_helps() -> None:
     observed = epochs(120, seconds=3.0, rows=30_000, interval=3.0)
     (broken,) = decide(policy, observed[:40], levers)
     assert not broken.holds
+    (first,) = decide(policy, observed[:40], levers, bottleneck=Named("hot key", helps=False))
+    assert (first.lever, first.inputs["bottleneck"]) == ("none", "hot key")
+    assert first.reason == f"{broken.reason} {Named('hot key').reason}", "no lever moves"
     named = decide(policy, observed, levers, past=[broken], bottleneck=Named())
     assert [(decision.lever, decision.before, decision.after) for decision in named] == [("rescale", 4, 14)]
     for other in (None, Named("hot key", helps=False), Named("source"), Named("sink"), Named("operator", helps=False)):
