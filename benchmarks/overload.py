@@ -33,7 +33,7 @@ _TICK = 0.25
 _TASKS = 2
 _BUSY = 0.8
 """The share of the time that the rows take at the query's capacity: the most that arrive in a second while the policy
-holds and nothing is dropped. An epoch without rows takes about 0.5 s, and ``2 × 0.5 / (1 - 0.8)`` is the policy's 5 s."""
+holds and nothing is dropped. An epoch without rows takes 0.5 s, and ``2 × 0.5 / (1 - 0.8)`` is the policy's 5 s."""
 _SCHEMA = "event_id long, carrier long, delay double"
 _WAIT = 900.0
 _WARM = 10

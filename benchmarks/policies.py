@@ -24,7 +24,9 @@ CAPACITY = 30_000.0
 LATENCY = 5.0
 OVERLOAD = ((60.0, 0.5, 0.5), (300.0, 2.0, 2.0), (120.0, 0.5, 0.5))
 """Half of the capacity for a minute, twice for five, half again: seconds, and the load at their begin and end."""
-_FIRST_SECONDS = 3.0
+_FIRST_SECONDS, _COLD, _WARMS = 3.0, 1.5, 3.0
+"""The first epoch takes 3 s more, and 1.5 times as long more than a warm one; the next ones less and less, by a factor
+of e every three epochs."""
 _SLOW = 0.01
 _MOST_EPOCHS = 20_000
 
@@ -32,8 +34,9 @@ _MOST_EPOCHS = 20_000
 class Plant:
     """The seconds of a simulated query's epochs.
 
-    A fixed part, a kept and a dropped row's part, noise, one epoch in a hundred 1.8 times slower, and 3 s more for the
-    first. The noise of an epoch depends on its number only, so that two runs of a seed have the same.
+    A fixed part, a kept and a dropped row's part, noise, one epoch in a hundred 1.8 times slower, and the first ones
+    slower too, as a cold Java is. The noise of an epoch depends on its number only, so that two runs of a seed have the
+    same.
     """
 
     def __init__(self, seed: int) -> None:
@@ -49,6 +52,7 @@ class Plant:
         speed = min(cost.levers.partitions, cost.levers.cores) / 4
         seconds = self.fixed + (cost.kept * self.kept + cost.dropped * self.dropped) / speed
         seconds *= math.exp(self._normal[cost.epoch] * self.noise) * (1.8 if self._uniform[cost.epoch] < _SLOW else 1.0)
+        seconds *= 1 + _COLD * math.exp(-cost.epoch / _WARMS)
         return float(seconds) + (_FIRST_SECONDS if cost.epoch == 0 else 0.0)
 
     def settled(self, load: float, kept: float) -> float:
@@ -107,8 +111,8 @@ class Run:
 
     @property
     def reversals(self) -> int:
-        """The number of times that dropping turned from more to less, or back; the end of an overload makes one."""
-        levels = [epoch.observed.kept for epoch in self.epochs]
+        """The times that dropping turned from more to less, or back, from the overload on; its end makes one."""
+        levels = [epoch.observed.kept for epoch in [*self.during, *self.after]]
         moves = [after > before for before, after in itertools.pairwise(levels) if after != before]
         return sum(one != other for one, other in itertools.pairwise(moves))
 

@@ -29,6 +29,7 @@ R thead th { font-weight: 600; border-bottom: 1px solid #8888; }
 R th, R td { padding: 2px 10px; text-align: left; vertical-align: top; white-space: nowrap;
   border-bottom: 1px solid #8884; }
 R td.type, R td.how { white-space: normal; overflow-wrap: anywhere; min-width: 4em; max-width: 24em; }
+R td.words { white-space: normal; min-width: 20em; }
 R tbody tr:nth-child(n) { background: none; }
 R .number { text-align: right; }
 R td.null, R .faint { opacity: 0.65; }

@@ -26,7 +26,7 @@ from streamstate.snapshots.store.control_table import (
 from streamstate.state_inspect.bound_versions import BoundVersions
 from streamstate.state_inspect.captured_query import CapturedQuery
 
-_KEPT_FOR_THE_RULES = {"epoch", "at", "strained_since", "state", "kept_promise", "limit_before", "hold"}
+_KEPT_FOR_THE_RULES = {"epoch", "at", "strained_since", "state", "kept_promise", "limit_before", "cold"}
 """Inputs of a decision that later decisions need and that explain nothing by themselves."""
 _COLUMNS = ["number", "epoch", "acted", "lever", "before", "after", "holds", "reason", "needs", "policy", "at"]
 

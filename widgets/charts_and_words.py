@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streamstate.snapshots.calls.html import Html, joined, tag
+from streamstate.snapshots.calls.html import Html, folded, joined, tag
 from streamstate.state_inspect.cell_text import Cell
 from streamstate.widgets.chart import Chart
 from streamstate.widgets.still import frame, sentences_and_figures, table
@@ -38,6 +38,7 @@ class ChartsAndWords:
         sentences: the words.
         charts: the plots, one below the other.
         listing: the list; None if there is none.
+        unknown: what is not known of it, in sentences, folded below all else.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ChartsAndWords:
     sentences: Sequence[str]
     charts: Sequence[Chart] = ()
     listing: Listing | None = None
+    unknown: Sequence[str] = ()
 
     def message(self) -> dict[str, Any]:
         """Return the drawing as JSON types."""
@@ -54,13 +56,15 @@ class ChartsAndWords:
             "sentences": list(self.sentences),
             "charts": [chart.message() for chart in self.charts],
             "listing": None if self.listing is None else asdict(self.listing),
+            "unknown": list(self.unknown),
         }
 
     def text(self) -> str:
         """Return the sentences."""
-        return " ".join([f"{self.name}:", *self.sentences])
+        return " ".join([f"{self.name}:", *self.sentences, *self.unknown])
 
     def html(self) -> Html:
         """Return the drawing as still pictures and a table, without scripts."""
         listing = None if self.listing is None else self.listing.html()
-        return frame(self.name, [], sentences_and_figures(self.sentences, self.charts), listing)
+        words = sentences_and_figures(self.sentences, self.charts)
+        return frame(self.name, [], words, listing, folded("Not known", self.unknown))

@@ -46,7 +46,7 @@ class LoadModel(ViewModel[NoSelection]):
         waits = None if backlog is None else load.forecast(backlog=backlog)
         words += [str(found) for found in (grows, waits) if found is not None]
         charts = LoadCharts(self.name, load.to_pandas(), load.phases(), _path(load, grows), _path(load, waits))
-        return ChartsAndWords(self.name, f"Load of {self.name}", [*words, *load.unknown], [*charts.all()])
+        return ChartsAndWords(self.name, f"Load of {self.name}", words, [*charts.all()], unknown=load.unknown)
 
 
 class LoadView(View[NoSelection]):

@@ -105,6 +105,9 @@ class ClosedLoop:
             load = EpochLoad(took, sources=(source,), shed=ShedCounts(rows, rows - dropped, {"level": dropped}))
             began, first = START + timedelta(seconds=now), epoch < self.first_epochs
             seen = Observed(epoch, began, load, self.levers.kept, first, full)
+            if epoch == 0:
+                warm_from = seen.warm_from()
+            seen = replace(seen, cold=began < warm_from)
             observed = [*observed[-WINDOW:], seen]
             decisions: tuple[Decision, ...] = ()
             if self.policy is not None:

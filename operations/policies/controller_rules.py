@@ -40,6 +40,10 @@ _BEST = 1.5
 """Rows may be processed so many times faster than few and small epochs tell."""
 _STEP, _LEAST_STEP = 0.03, 0.002
 _LATE_WINDOW, _IN_TIME = 20, 3
+_ENOUGH = 8
+"""Warm epochs that the model can do with."""
+_PROBE = 0.25
+"""The share of what cold epochs made drop that is kept again, to see, if results are early."""
 _RESCALE_AFTER, _RESCALE_AGAIN, _SCALE_IN_AFTER = 60.0, 300.0, 600.0
 _STATE_SOON = 3600.0
 
@@ -83,7 +87,9 @@ def decide(
     """
     if not observed or observed[-1].first:
         return ()
-    model = CostModel.fitted(works(observed[-WINDOW:]))
+    recent = observed[-WINDOW:]
+    warm = [epoch for epoch in recent if not epoch.cold]
+    model = CostModel.fitted(works(warm if len(warm) >= _ENOUGH else recent))
     if model is None:
         return ()
     return _Rules(policy, observed, levers, past, model).decisions(bottleneck)
@@ -161,6 +167,12 @@ class _Rules:
         return [self._flow.latency(at) for at in range(-min(_LATE_WINDOW, len(self._flow.began)), 0)]
 
     @cached_property
+    def _foreseen(self) -> bool:
+        """True if the model can be trusted. Cold epochs cost more than later ones will: only growing delays count."""
+        before, newest = [0.0, *self._latencies][-2:]
+        return not self.observed[-1].cold or newest > max(before, self.policy.seconds)
+
+    @cached_property
     def _unprotected(self) -> float:
         """The share of rows that can be dropped, as far as the last epochs tell."""
         shares = [
@@ -198,6 +210,12 @@ class _Rules:
     def _moved(self, lever: Lever) -> Decision | None:
         return next((decision for decision in reversed(self.past) if decision.lever == lever), None)
 
+    @property
+    def _moved_cold(self) -> bool:
+        """True if cold epochs, which cost more, are the reason for what is dropped."""
+        before = self._moved("shedding")
+        return before is not None and bool(before.inputs.get("cold"))
+
     def _since(self, decision: Decision | None, name: str) -> float:
         now = self._flow.began[-1] if name == "at" else self.observed[-1].epoch
         return math.inf if decision is None else now - float(decision.inputs[name] or 0)
@@ -214,7 +232,7 @@ class _Rules:
         if kept < 1 - self.policy.may_drop or not self.levers.can_shed:
             return (floor, "The policy allows no less.") if self.levers.can_shed else (kept, "")
         expected = self._expected(self._rate, kept)
-        if expected > limit:
+        if expected > limit and self._foreseen:
             rate = self._rate * _MARGIN
             share = largest(lambda drop: self._expected(rate, 1 - drop) > _AIM * limit, 1 - kept, 1 - floor)
             new = max(floor, min(kept if share is None else 1 - share, kept - _STEP))
@@ -231,13 +249,19 @@ class _Rules:
         reference = math.inf if before is None else float(before.inputs["rate"] or 0)
         fallen = self._calm_rate <= _FALLEN * reference
         fell_a_little = self._calm_rate <= 0.95 * reference and self._since(before, "epoch") >= _PATIENCE
-        idle = max(self._latencies) <= 0.4 * limit and self._since(before, "at") >= _SCALE_IN_AFTER
-        if fallen or fell_a_little or idle:
+        early = 0.4 * limit
+        idle = max(self._latencies) <= early and self._since(before, "at") >= _SCALE_IN_AFTER
+        guessed = self._moved_cold and self._since(before, "epoch") >= _ENOUGH
+        guessed = guessed and max(self._latencies[-_ENOUGH:]) <= early
+        if fallen or fell_a_little or idle or guessed:
             aim = _CALM if fallen else 0.6
             new = largest(lambda share: self._expected(self._calm_rate, share) <= aim * limit, kept, 1.0) or kept
+            if guessed:
+                new = min(max(new, kept + max(0.05, _PROBE * (1 - kept))), 1.0)
             if new == 1 or new >= kept + 0.05:
                 now = "everything is kept again" if new == 1 else f"{1 - new:.1%} of the unprotected rows are dropped"
-                return round(new, 4), f"{self._calm_rate:,.0f} rows arrive a second: {now}."
+                took = f", and results take {seconds_text(self._latencies[-1])}" if guessed or idle else ""
+                return round(new, 4), f"{self._calm_rate:,.0f} rows arrive a second{took}: {now}."
         return kept, ""
 
     def _limit(self, kept: float) -> tuple[int | None, str]:
@@ -261,7 +285,7 @@ class _Rules:
         share, told = self._of_all(kept), any(source.backlog_rows is not None for source in seen.load.sources)
         settled = model.latency(self._rate, share, trigger=self.levers.trigger, speed=speed, reserve=0)
         # Of a source that does not tell what waits, the limit hides what arrives: only if results are that late.
-        grows = settled > 2 * limit and (told or rows is not None)
+        grows = settled > 2 * limit and self._foreseen and (told or rows is not None)
         if grows or self._latencies[-1] > 2 * limit:
             reads = self._waiting + self._arriving * seen.load.seconds
             if reads > paced if rows is None else not 0.75 * paced <= rows <= 1.33 * paced:
@@ -326,14 +350,17 @@ class _Rules:
 
     @cached_property
     def _late(self) -> int:
-        return sum(latency > self.policy.seconds for latency in self._latencies)
+        recent = self._flow.observed[-len(self._latencies) :]
+        return sum(
+            took > self.policy.seconds and not epoch.first for took, epoch in zip(self._latencies, recent, strict=True)
+        )
 
     def _holds(self, kept: float) -> bool:
         """Check that the latency holds: by the model for a usual epoch, and for 95 of 100 of the last ones."""
         limit = self.policy.seconds
         expected = self._expected(self._rate, kept, reserve=0)
         if self._held:
-            return expected <= 1.25 * limit and self._late <= 2
+            return (expected <= 1.25 * limit or not self._foreseen) and self._late <= 2
         return expected <= limit and self._late <= 1 and not self._flow.full
 
     def _promise(self, kept: float) -> str:
@@ -418,5 +445,6 @@ class _Rules:
             "limit_before": ours.inputs.get("limit_before") if ours is not None and limited else self.levers.rows,
             "strained_since": None if not strained else now if since is None else since,
             "state": int(state),
+            "cold": int(self.observed[-1].cold or (self.levers.kept < 1 and self._moved_cold)),
             "kept_promise": int(self._holds(kept)),
         }

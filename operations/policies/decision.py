@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from streamstate.snapshots.store.epoch_load import EpochLoad
 
 Lever: TypeAlias = Literal["none", "admission", "shedding", "rescale"]
 """The levers in the order of their cost; ``none``: a fact is recorded, such as that the policy does not hold."""
+FIRST = 2
+"""The epochs of a start that say nothing of later ones."""
+_WARM_UP = 15.0
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Observed:
         kept: the share of the unprotected rows that the level in force kept, from 0 to 1.
         first: whether it is among the first two epochs of a start, which are slow for other reasons.
         full: whether it read as much as a limit allowed, from a source that does not tell its backlog: more may wait.
+        cold: whether it began within 15 s of the end of a start's first epoch: Java still compiles what it runs.
     """
 
     epoch: int
@@ -32,6 +36,11 @@ class Observed:
     kept: float = 1.0
     first: bool = False
     full: bool = False
+    cold: bool = False
+
+    def warm_from(self) -> datetime:
+        """Return from when on epochs are not cold, given the first epoch of a start."""
+        return self.began + timedelta(seconds=self.load.seconds + _WARM_UP)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from streamstate.errors import InvalidArgumentError
 from streamstate.operations.policies.closed_loop import ClosedLoop, SimulatedEpoch
 from streamstate.operations.policies.cost_model import CostModel
-from streamstate.operations.policies.decision import Decision, Levers, Observed
+from streamstate.operations.policies.decision import FIRST, Decision, Levers, Observed
 from streamstate.operations.policies.figures import seconds_text
 from streamstate.operations.policies.flow import Flow, works
 from streamstate.operations.policies.terms import PolicyTerms
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LEAST = 3
-_FIRST = 2
 _SHOWN = 20
 
 
@@ -92,7 +91,7 @@ class DryRun:
         return "\n".join([*self._summary(), *(f"  epoch {' '.join(line)}" for line in self._lines())])
 
     def _repr_html_(self) -> Html:
-        rows = [[td(text) for text in line] for line in self._lines()]
+        rows = [[td(epoch), td(moved), td(why, "words")] for epoch, moved, why in self._lines()]
         return report(paragraphs(self._summary()), table(["epoch", "decision", "reason"], rows) if rows else Html(""))
 
     def _summary(self) -> Iterator[str]:
@@ -129,7 +128,7 @@ def dry_run(policy: PolicyTerms, history: History | Sequence[Observed], levers: 
     model = CostModel.fitted(usable)
     if len(usable) < _LEAST or model is None:
         raise InvalidArgumentError(
-            f"{len(usable)} of the epochs have a load, beside the first {_FIRST} of each start: a dry run needs"
+            f"{len(usable)} of the epochs have a load, beside the first {FIRST} of each start: a dry run needs"
             f" {_LEAST} or more to know what an epoch costs."
         )
     flow = Flow(observed)
@@ -166,5 +165,8 @@ def recorded_epochs(history: History) -> list[Observed]:
         if entry.began_at is not None:
             shed = load.shed
             kept = shed.kept / shed.rows if shed and shed.rows else 1.0
-            found.append(Observed(entry.epoch, entry.began_at, load, kept, of_run <= _FIRST))
+            seen = Observed(entry.epoch, entry.began_at, load, kept, of_run <= FIRST)
+            if of_run == 1:
+                warm_from = seen.warm_from()
+            found.append(replace(seen, cold=seen.began < warm_from))
     return found

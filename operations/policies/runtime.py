@@ -13,13 +13,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from streamstate.errors import StreamStateError, first_line
 from streamstate.operations.policies.admission import Admission
-from streamstate.operations.policies.decision import Decision, Levers, Observed
+from streamstate.operations.policies.decision import FIRST, Decision, Levers, Observed
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.checkpoint.bindings import bound_version
 from streamstate.snapshots.store.control_table import (
@@ -48,8 +48,6 @@ _LOOK = 0.5
 """Seconds between two looks at whether the query still runs."""
 _SLEEP, _LEAST, _MOST = 0.7, 0.005, 0.1
 """The thread sleeps for most of an epoch, or half a second; then it looks every hundredth of one, within bounds."""
-_FIRST = 2
-"""The epochs of a start that are slow for other reasons."""
 
 
 class LoadPolicy(Protocol):
@@ -131,6 +129,7 @@ class Controller:
     """The error of the last rescale in one line; None if it did not fail."""
     _seen: deque[Observed] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     _in_run: int = 0
+    _warm_from: datetime = field(default_factory=lambda: datetime.now(UTC))
     _quiet: int = _BUSY
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -197,8 +196,10 @@ class Controller:
             began = datetime.fromisoformat(str(progress["timestamp"]))
             kept = self._kept(progress, known)
             load = self.rules.load(progress)
-            full = self.query.admission.full(progress, load)
-            self._seen.append(Observed(epoch, began, load, kept, self._in_run <= _FIRST, full))
+            seen = Observed(epoch, began, load, kept, self._in_run <= FIRST, self.query.admission.full(progress, load))
+            if self._in_run == 1:
+                self._warm_from = seen.warm_from()
+            self._seen.append(replace(seen, cold=began < self._warm_from))
             self.query.admission.observe(progress)
             self._quiet += 1
             if newest:

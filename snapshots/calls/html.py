@@ -65,6 +65,12 @@ def paragraphs(texts: Iterable[Content]) -> Html:
     return joined(tag("p", text) for text in texts if text)
 
 
+def folded(headline: str, texts: Iterable[Content]) -> Html:
+    """Return paragraphs that are hidden until their headline is clicked; nothing without any."""
+    hidden = paragraphs(texts)
+    return tag("details", tag("summary", headline), hidden) if hidden else hidden
+
+
 def listed(headline: Content, lines: Iterable[Content]) -> Html:
     """Return a headline and a list of lines."""
     return joined(tag("p", headline), tag("ul", (tag("li", line) for line in lines)))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.snapshots.calls.html import joined, paragraphs
+from streamstate.snapshots.calls.html import folded, joined, paragraphs
 from streamstate.state_inspect.frames import as_html
 from streamstate.state_inspect.load.epochs import EpochColumns, whole
 from streamstate.state_inspect.load.forecast import Forecast, forecast
@@ -157,7 +157,7 @@ class Load:
 
     def _repr_html_(self) -> str:
         frame = self.to_pandas().dropna(axis="columns", how="all").tail(_SHOWN)
-        return joined(paragraphs(self.sentences()), as_html(frame), paragraphs(self.unknown))
+        return joined(paragraphs(self.sentences()), as_html(frame), folded("Not known", self.unknown))
 
     def _of_each(self, parts: str) -> tuple[Any, pa.StructArray]:
         places, facts = self._columns.loads.of_each(parts)
@@ -233,7 +233,10 @@ def _unknown(columns: EpochColumns) -> Iterator[str]:
             yield "The state's rows are those that Spark reports, so those of epochs without a report are missing."
     if without < total:
         if not np.isfinite(columns.backlog_rows).any():
-            yield "None of the sources tells how much waits in it: only Kafka's does. A growing latency shows it."
+            yield (
+                "None of the sources tells how much waits in it: only Kafka's does. A row counts as arrived when it could"
+                " be read, so where a limit makes rows wait, the latency is longer than shown."
+            )
         untimed = int(np.isnan(columns.loads.numbers("tasks", "tasks")).sum()) - without
         if untimed:
             yield (

@@ -150,6 +150,39 @@ def test_the_first_epochs_of_a_start_are_ignored() -> None:
     assert decide(ss.Policy(latency="5s", may_drop=0.5), [*slow, *epochs()[2:]], Levers(can_shed=True)) == ()
 
 
+COLD = (
+    # When each epoch began, how long it took, and how many rows it read: 20,000 rows arrive in a second.
+    *((0.0, 7.3, 5_000), (8.5, 1.4, 5_000), (9.9, 2.4, 25_000), (12.4, 1.7, 50_000), (14.1, 1.4, 35_000)),
+    *((15.4, 1.0, 25_000), (16.4, 1.0, 20_000), (17.4, 0.9, 20_000), (18.3, 0.9, 20_000), (19.3, 0.9, 20_000)),
+    *((20.1, 0.9, 20_000), (21.0, 0.8, 20_000), (21.8, 0.7, 15_000), (22.5, 0.7, 15_000), (23.2, 0.7, 15_000)),
+)
+
+
+def test_a_cold_start_of_a_query_that_keeps_up_drops_nothing() -> None:
+    """Java compiles what it runs, so the first epochs cost much more than later ones; their results are not late."""
+    observed = [
+        Observed(
+            epoch, START + timedelta(seconds=at), EpochLoad(took, sources=(SourceLoad("s", rows),)), first=epoch < 2
+        )
+        for epoch, (at, took, rows) in enumerate(COLD)
+    ]
+    warm = observed[0].warm_from()
+    observed = [replace(epoch, cold=epoch.began < warm) for epoch in observed]
+    policy, levers = ss.Policy(latency="5s", may_drop=0.6), Levers(can_shed=True, can_limit=True)
+    for count in range(1, len(observed) + 1):
+        assert decide(policy, observed[:count], levers) == ()
+    trusted = [replace(epoch, cold=False) for epoch in observed]
+    assert any(decide(policy, trusted[:count], levers) for count in range(1, len(observed) + 1))
+
+
+@pytest.mark.parametrize("seed", SEVERAL)
+def test_what_a_cold_start_made_drop_is_kept_again_soon(seed: int) -> None:
+    """Results were late, so rows were dropped; no load has to fall before they are kept again."""
+    begun = run(seed, 0.6, phases=((60.0, 0.5, 0.5),)).epochs
+    assert any(epoch.dropped for epoch in begun)
+    assert not any(epoch.dropped for epoch in begun if epoch.began > 40)
+
+
 def test_a_rescale_is_decided_only_if_it_helps() -> None:
     """The bottleneck must have lasted for a minute, be one that partitions help, and the policy must allow it."""
     policy = ss.Policy(latency="5s", partitions=(4, 16))

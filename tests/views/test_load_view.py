@@ -73,7 +73,8 @@ def test_epochs_without_a_report_show_what_is_known(tmp_path: Path) -> None:
     drawn = shown(written(tmp_path, [entry(epoch, None) for epoch in range(4)]))
     assert [chart.label for chart in drawn.charts] == ["Seconds by phase of q, by epoch"]
     assert {row["what"] for row in drawn.charts[0].rows if row["kind"] == "bar"} == {"whole epoch"}
-    assert any("was not at hand" in sentence for sentence in drawn.sentences)
+    assert any("was not at hand" in sentence for sentence in drawn.unknown)
+    assert "<details><summary>Not known</summary><p>Spark" in drawn.html()
 
 
 def test_many_epochs_are_folded(tmp_path: Path) -> None:

@@ -11,13 +11,17 @@ export function render({ model, root, style }) {
   const summary = element("div", { class: "summary", role: "status" });
   const charts = element("div", {});
   const listing = element("div", { hidden: true });
+  const unknown = element("div", {});
+  const notKnown = element("details", { hidden: true }, element("summary", {}, "Not known"), unknown);
   let plots = [];
-  frame.append(element("div", { class: "bar head" }, name), busy, problem, summary, charts, listing);
+  frame.append(element("div", { class: "bar head" }, name), busy, problem, summary, charts, listing, notKnown);
 
   function draw(view) {
     frame.setAttribute("aria-label", view.label);
     name.textContent = view.name;
-    drawSentences(view.sentences);
+    drawSentences(summary, view.sentences);
+    drawSentences(unknown, view.unknown);
+    notKnown.hidden = !view.unknown.length;
     if (plots.length !== view.charts.length) {
       plots = view.charts.map(() => labelledPlot(model));
       charts.replaceChildren(...plots.map(({ node }) => node));
@@ -28,10 +32,10 @@ export function render({ model, root, style }) {
   }
 
   // A screen reader reads aloud what changes here: a sentence that stays is left alone.
-  function drawSentences(sentences) {
-    while (summary.children.length > sentences.length) summary.lastChild.remove();
+  function drawSentences(place, sentences) {
+    while (place.children.length > sentences.length) place.lastChild.remove();
     for (const [i, sentence] of sentences.entries()) {
-      const node = summary.children[i] ?? summary.appendChild(element("p", {}));
+      const node = place.children[i] ?? place.appendChild(element("p", {}));
       if (node.textContent !== sentence) node.textContent = sentence;
     }
   }
