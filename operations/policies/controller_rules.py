@@ -42,6 +42,8 @@ _STEP, _LEAST_STEP = 0.03, 0.002
 _LATE_WINDOW, _IN_TIME = 20, 3
 _ENOUGH = 8
 """Warm epochs that the model can do with."""
+_SHOWN, _AS_MANY = 5, 1.25
+"""So many epochs in time, though nearly as many rows arrived, count more than what the model expects."""
 _PROBE = 0.25
 """The share of what cold epochs made drop that is kept again, to see, if results are early."""
 _RESCALE_AFTER, _RESCALE_AGAIN, _SCALE_IN_AFTER = 60.0, 300.0, 600.0
@@ -358,10 +360,17 @@ class _Rules:
     def _holds(self, kept: float) -> bool:
         """Check that the latency holds: by the model for a usual epoch, and for 95 of 100 of the last ones."""
         limit = self.policy.seconds
-        expected = self._expected(self._rate, kept, reserve=0)
+        expected = 0.0 if self._shown(kept) else self._expected(self._rate, kept, reserve=0)
         if self._held:
             return (expected <= 1.25 * limit or not self._foreseen) and self._late <= 2
         return expected <= limit and self._late <= 1 and not self._flow.full
+
+    def _shown(self, kept: float) -> bool:
+        """Check if the last epochs show that the latency holds: they kept as much, and were in time at this rate."""
+        recent = self._flow.observed[-_SHOWN:]
+        alike = len(recent) == _SHOWN and all(math.isclose(epoch.kept, kept, abs_tol=1e-4) for epoch in recent)
+        in_time = max(self._latencies[-_SHOWN:]) <= 0.8 * self.policy.seconds
+        return alike and in_time and self._rate <= _AS_MANY * self._flow.rate(0, least=_SHOWN - 1)
 
     def _promise(self, kept: float) -> str:
         took = f"The last epoch took {seconds_text(self._latencies[-1])} from arrival to result"

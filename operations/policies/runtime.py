@@ -172,14 +172,15 @@ class Controller:
 
             declared = self.control.append(row)
             self.reached("declared")
-            known = self.in_force
+            rows = self.control.rows()
+            known = in_force(rows)
             if known.policy is None:
                 self._reset(known, epoch)
             else:
                 if declared is not None and known.kept_by is not None and known.kept < 1:
                     self._move(known.kept_by)  # which rows are protected may have changed
                 if self._seen:
-                    self._decide(known, self._seen[-1].epoch)
+                    self._decide(rows, self._seen[-1].epoch)
                 self._publish(epoch)
             return declared
 
@@ -188,13 +189,14 @@ class Controller:
         with self._lock:
             epoch = int(progress["batchId"])
             self.reached("heard")
-            known = self.in_force
+            rows = self.control.rows()
+            known = in_force(rows)
             self._confirm(known, epoch)
             if known.policy is None:
                 return
             self._in_run += 1
             began = datetime.fromisoformat(str(progress["timestamp"]))
-            kept = self._kept(progress, known)
+            kept = self._kept(progress, rows)
             load = self.rules.load(progress)
             seen = Observed(epoch, began, load, kept, self._in_run <= FIRST, self.query.admission.full(progress, load))
             if self._in_run == 1:
@@ -204,7 +206,7 @@ class Controller:
             self._quiet += 1
             if newest:
                 self.limit_again()
-                self._decide(known, epoch)
+                self._decide(rows, epoch)
                 self.reached("decided on")
                 self._publish(epoch)
 
@@ -234,9 +236,10 @@ class Controller:
             if self.query.decided is not None:
                 self.query.decided.withdraw()
 
-    def _decide(self, known: InForce, epoch: int) -> None:
+    def _decide(self, rows: Sequence[ControlRow], epoch: int) -> None:
+        known = in_force(rows)
         assert known.policy is not None
-        policy, past = self.rules.read(known.policy.text), past_decisions(self.control.rows())
+        policy, past = self.rules.read(known.policy.text), past_decisions(rows)
         decisions = tuple(self.rules.decide(policy, tuple(self._seen), self.levers(known), past))
         for decision in decisions:
             self.reached("decided")
@@ -307,7 +310,7 @@ class Controller:
         level = self.query.level
         return "" if level is None else level.log.entry(level.log.head()).by
 
-    def _kept(self, progress: Mapping[str, Any], known: InForce) -> float:
+    def _kept(self, progress: Mapping[str, Any], rows: Sequence[ControlRow]) -> float:
         """Return the share that the level kept to which an epoch was bound."""
         if self.query.level is None:
             return 1.0
@@ -315,9 +318,9 @@ class Controller:
         texts = [offset if isinstance(offset, str) else json.dumps(offset) for offset in offsets if offset is not None]
         version = bound_version(texts, self.query.level.name)
         if version is None or version.number is None:
-            return known.kept
+            return in_force(rows).kept
         by = self.query.level.log.entry(version.number).by
-        found = (row.after for row in self.control.rows() if row.lever == SHEDDING and row.by == by)
+        found = (row.after for row in rows if row.lever == SHEDDING and row.by == by)
         return next((1.0 if after is None else after for after in found), 1.0)
 
     def _publish(self, epoch: int) -> None:
