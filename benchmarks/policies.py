@@ -24,9 +24,9 @@ CAPACITY = 30_000.0
 LATENCY = 5.0
 OVERLOAD = ((60.0, 0.5, 0.5), (300.0, 2.0, 2.0), (120.0, 0.5, 0.5))
 """Half of the capacity for a minute, twice for five, half again: seconds, and the load at their begin and end."""
-_FIRST_SECONDS, _COLD, _WARMS = 3.0, 1.5, 3.0
-"""The first epoch takes 3 s more, and 1.5 times as long more than a warm one; the next ones less and less, by a factor
-of e every three epochs."""
+_FIRST_SECONDS = 3.0
+_WARMS = 3.0
+"""Epochs in which what a cold start costs more falls by a factor of e."""
 _SLOW = 0.01
 _MOST_EPOCHS = 20_000
 
@@ -34,12 +34,16 @@ _MOST_EPOCHS = 20_000
 class Plant:
     """The seconds of a simulated query's epochs.
 
-    A fixed part, a kept and a dropped row's part, noise, one epoch in a hundred 1.8 times slower, and the first ones
-    slower too, as a cold Java is. The noise of an epoch depends on its number only, so that two runs of a seed have the
-    same.
+    A fixed part, a kept and a dropped row's part, noise, one epoch in a hundred 1.8 times slower, and 3 s more for the
+    first. The noise of an epoch depends on its number only, so that two runs of a seed have the same.
+
+    Args:
+        seed: decides the parts and the noise.
+        cold: by how many times the first epoch takes longer, as long as Java is cold; the next ones less and less.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, cold: float = 0.0) -> None:
+        self.cold = cold
         random = np.random.default_rng(seed)
         self.fixed = random.uniform(0.1, 0.35)
         self.kept = 1 / CAPACITY
@@ -52,7 +56,7 @@ class Plant:
         speed = min(cost.levers.partitions, cost.levers.cores) / 4
         seconds = self.fixed + (cost.kept * self.kept + cost.dropped * self.dropped) / speed
         seconds *= math.exp(self._normal[cost.epoch] * self.noise) * (1.8 if self._uniform[cost.epoch] < _SLOW else 1.0)
-        seconds *= 1 + _COLD * math.exp(-cost.epoch / _WARMS)
+        seconds *= 1 + self.cold * math.exp(-cost.epoch / _WARMS)
         return float(seconds) + (_FIRST_SECONDS if cost.epoch == 0 else 0.0)
 
     def settled(self, load: float, kept: float) -> float:
@@ -125,6 +129,7 @@ def run(
     tells_backlog: bool = True,
     delay: int = 0,
     protected: float = 0.0,
+    cold: float = 0.0,
     phases: Phases = OVERLOAD,
     rules: Callable[..., tuple[Decision, ...]] = decide,
     policy: Policy | None = None,
@@ -134,7 +139,7 @@ def run(
     """Run a simulated query with a policy of 5 s."""
     loop = ClosedLoop(
         arrived=arrivals(phases),
-        seconds=Plant(seed),
+        seconds=Plant(seed, cold),
         levers=levers or Levers(can_shed=may_drop > 0, can_limit=can_limit, partitions=4, cores=4),
         until=sum(seconds for seconds, _, _ in phases),
         policy=policy or Policy(latency=LATENCY, may_drop=may_drop),

@@ -41,7 +41,9 @@ _BEST = 1.5
 _STEP, _LEAST_STEP = 0.03, 0.002
 _LATE_WINDOW, _IN_TIME = 20, 3
 _ENOUGH = 8
-"""Warm epochs that the model can do with."""
+"""Warm epochs that the model can do with;"""
+_DEARER = 1.15
+"""and by how many times longer than it says cold ones take, if they are left out."""
 _SHOWN, _AS_MANY = 5, 1.25
 """So many epochs in time, though nearly as many rows arrived, count more than what the model expects."""
 _PROBE = 0.25
@@ -89,12 +91,19 @@ def decide(
     """
     if not observed or observed[-1].first:
         return ()
-    recent = observed[-WINDOW:]
-    warm = [epoch for epoch in recent if not epoch.cold]
-    model = CostModel.fitted(works(warm if len(warm) >= _ENOUGH else recent))
-    if model is None:
-        return ()
-    return _Rules(policy, observed, levers, past, model).decisions(bottleneck)
+    model = _model(observed[-WINDOW:])
+    return () if model is None else _Rules(policy, observed, levers, past, model).decisions(bottleneck)
+
+
+def _model(observed: Sequence[Observed]) -> CostModel | None:
+    """Return the cost model of the last epochs: of the warm ones alone, if the cold ones have cost more."""
+    cold, warm = (works([epoch for epoch in observed if epoch.cold is kind]) for kind in (True, False))
+    of_warm = CostModel.fitted(warm) if cold and len(warm) >= _ENOUGH else None
+    if of_warm is not None:
+        ratios = [work.seconds / of_warm.seconds(work.kept, work.dropped) for work in cold]
+        if float(np.median(ratios)) > _DEARER:
+            return of_warm
+    return CostModel.fitted(works(observed))
 
 
 @dataclass(frozen=True)

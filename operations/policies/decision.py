@@ -13,7 +13,8 @@ Lever: TypeAlias = Literal["none", "admission", "shedding", "rescale"]
 """The levers in the order of their cost; ``none``: a fact is recorded, such as that the policy does not hold."""
 FIRST = 2
 """The epochs of a start that say nothing of later ones."""
-_WARM_UP = 15.0
+WARM_UP = 15.0
+"""Seconds after the first epoch of a start in which Java still compiles what it runs."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Observed:
 
     def warm_from(self) -> datetime:
         """Return from when on epochs are not cold, given the first epoch of a start."""
-        return self.began + timedelta(seconds=self.load.seconds + _WARM_UP)
+        return self.began + timedelta(seconds=self.load.seconds + WARM_UP)
 
 
 @dataclass(frozen=True)

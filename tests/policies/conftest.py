@@ -11,6 +11,7 @@ import pytest
 import streamstate as ss
 from policies.levelled import RULES, add, levelled
 from streamstate.launch import load_policy
+from streamstate.operations.policies import decision
 from streamstate.state_inspect import control
 
 if TYPE_CHECKING:
@@ -43,3 +44,9 @@ def started(spark: SparkSession, tmp_path: Path, own_rules: None) -> Iterator[Ca
     yield start
     for handle in handles:
         handle.newest.stop()
+
+
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No epoch is cold: these queries run for a few seconds only."""
+    monkeypatch.setattr(decision, "WARM_UP", -1e6)

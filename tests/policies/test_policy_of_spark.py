@@ -94,6 +94,7 @@ def test_a_policy_from_start_to_end(
     spark: SparkSession,
     tmp_path: Path,
     shell: Shell,
+    warm: None,
 ) -> None:
     """It sheds, goes on after a restart and under supervision, is changed, and ends; all of it can be run again."""
     fed = Fed(Source(spark, tmp_path / "input", "event_id string, k long, v long"), tmp_path)

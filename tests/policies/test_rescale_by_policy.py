@@ -21,7 +21,7 @@ from streamstate.operations.rescaling import rescale as rescaling
 from streamstate.reports import Running
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 
 @pytest.fixture
