@@ -158,7 +158,7 @@ def _judged(
     yield bounded("rows dropped", ours, float(beyond.max()), 3, runs=count, setting=setting, unit="")
     if may_drop > 0.5:
         after = [epoch for epoch, at in began.items() if at >= end]
-        late = [at for at, epoch in enumerate(after) if epochs.loc[epoch, "dropped_rows"] > 0]
+        late = [at for at, dropping in enumerate(epochs["dropped_rows"].loc[after] > 0) if dropping]
         until = late[-1] + 1 if late else 0
         yield bounded(
             "epochs until nothing is dropped", "after the load fell", until, 3, runs=1, setting=setting, unit=""

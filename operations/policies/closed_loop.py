@@ -89,6 +89,7 @@ class ClosedLoop:
         deciding, unknown = self.levers, False
         observed: list[Observed] = []
         past: list[Decision] = []
+        warm_from: datetime | None = None
         while now < self.until:
             total = int(self.arrived(now))
             rows = total - read if self.levers.rows is None else min(total - read, self.levers.rows)
@@ -105,8 +106,7 @@ class ClosedLoop:
             load = EpochLoad(took, sources=(source,), shed=ShedCounts(rows, rows - dropped, {"level": dropped}))
             began, first = START + timedelta(seconds=now), epoch < self.first_epochs
             seen = Observed(epoch, began, load, self.levers.kept, first, full)
-            if epoch == 0:
-                warm_from = seen.warm_from()
+            warm_from = warm_from or seen.warm_from()
             seen = replace(seen, cold=began < warm_from)
             observed = [*observed[-WINDOW:], seen]
             decisions: tuple[Decision, ...] = ()

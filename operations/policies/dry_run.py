@@ -151,7 +151,7 @@ def recorded_epochs(history: History) -> list[Observed]:
     Older captures recorded none. Of their epochs, the rows and the times of planning and commit are known.
     """
     found: list[Observed] = []
-    run, of_run = None, 0
+    run, of_run, warm_from = None, 0, None
     for entry in history.recorded.entries():
         of_run = of_run + 1 if entry.run_id == run else 1
         run = entry.run_id
@@ -166,7 +166,7 @@ def recorded_epochs(history: History) -> list[Observed]:
             shed = load.shed
             kept = shed.kept / shed.rows if shed and shed.rows else 1.0
             seen = Observed(entry.epoch, entry.began_at, load, kept, of_run <= FIRST)
-            if of_run == 1:
+            if warm_from is None or of_run == 1:
                 warm_from = seen.warm_from()
             found.append(replace(seen, cold=seen.began < warm_from))
     return found

@@ -234,8 +234,8 @@ def _unknown(columns: EpochColumns) -> Iterator[str]:
     if without < total:
         if not np.isfinite(columns.backlog_rows).any():
             yield (
-                "None of the sources tells how much waits in it: only Kafka's does. A row counts as arrived when it could"
-                " be read, so where a limit makes rows wait, the latency is longer than shown."
+                "None of the sources tells how much waits in it: only Kafka's does. A row counts as arrived when it"
+                " could be read, so where a limit makes rows wait, the latency is longer than shown."
             )
         untimed = int(np.isnan(columns.loads.numbers("tasks", "tasks")).sum()) - without
         if untimed:
