@@ -24,6 +24,7 @@ from benchmarks.harness import Measurement, Size, report
 from benchmarks.inspect import reading
 from benchmarks.long_history import long_history
 from benchmarks.looking import looking
+from benchmarks.nexmark.measuring import nexmark, nexmark_kafka
 from benchmarks.overload import overload
 from benchmarks.policies import policies
 from benchmarks.recovering import recovering
@@ -48,8 +49,8 @@ class _Benchmark:
 
 
 _SIZES = {
-    "keys": "keys in the state; fleet: queries; topic: records",
-    "changes": "keys changed an epoch; topic: records; overload: rows a second",
+    "keys": "keys in the state; fleet: queries; topic: records; nexmark: runs of each side",
+    "changes": "keys changed an epoch; topic: records; nexmark: events; overload: rows a second",
     "epochs": "epochs measured; policies: seeds; overload: seconds",
 }
 _USUAL = Size(1_000_000, 50_000, 9)
@@ -77,6 +78,8 @@ _ALL = {
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),
     "bucket_requests": _Benchmark(bucket_requests, Size(5, 5, 3), needs_spark=False),
     "topic": _Benchmark(topic, Size(10_000_000, 500_000, 5), needs_spark=False),
+    "nexmark": _Benchmark(nexmark, Size(3, 10_000, 60)),
+    "nexmark_kafka": _Benchmark(nexmark_kafka, Size(3, 10_000, 60), needs_spark=False),
     "looking": _Benchmark(looking, Size(1_000_000, 50_000, 100), needs_spark=False),
 }
 

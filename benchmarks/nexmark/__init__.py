@@ -1,0 +1,1 @@
+"""NEXMark: its events, its stateful queries on Structured Streaming, their oracle, and what capture costs them."""

@@ -1,0 +1,1 @@
+"""The benchmark NEXMark: its events, and the results of its queries."""
