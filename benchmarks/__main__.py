@@ -22,6 +22,7 @@ from benchmarks.forking import forking
 from benchmarks.growth import growth
 from benchmarks.harness import Measurement, Size, report
 from benchmarks.inspect import reading
+from benchmarks.linear_road.measure import linear_road
 from benchmarks.long_history import long_history
 from benchmarks.looking import looking
 from benchmarks.overload import overload
@@ -48,9 +49,9 @@ class _Benchmark:
 
 
 _SIZES = {
-    "keys": "keys in the state; fleet: queries; topic: records",
+    "keys": "keys in the state; fleet: queries; linear_road: expressways; topic: records",
     "changes": "keys changed an epoch; topic: records; overload: rows a second",
-    "epochs": "epochs measured; policies: seeds; overload: seconds",
+    "epochs": "epochs measured; policies: seeds; overload: seconds; linear_road: minutes",
 }
 _USUAL = Size(1_000_000, 50_000, 9)
 _ALL = {
@@ -76,6 +77,7 @@ _ALL = {
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),
     "bucket_requests": _Benchmark(bucket_requests, Size(5, 5, 3), needs_spark=False),
+    "linear_road": _Benchmark(linear_road, Size(20, 0, 6), needs_spark=False),
     "topic": _Benchmark(topic, Size(10_000_000, 500_000, 5), needs_spark=False),
     "looking": _Benchmark(looking, Size(1_000_000, 50_000, 100), needs_spark=False),
 }
