@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.linear_road.measure import Run, kill
+from benchmarks.linear_road.measure import Run, kill, rescale
 from benchmarks.linear_road.oracle import Oracle
 from benchmarks.linear_road.traffic import EXIT, FEET, REPORT, Traffic
 from linear_road.small_roads import by_query
@@ -64,12 +65,19 @@ def test_query_and_oracle_give_the_same_answers_to_traffic(tmp_path: Path) -> No
     assert oracle.judge([mine, mine]).wrong == judged.answers - 1
 
 
-@pytest.mark.slow
-def test_a_killed_query_gives_every_answer_once(tmp_path: Path) -> None:
-    """Two expressways, four minutes in twelve seconds, captured, killed in the middle and started again."""
+@pytest.mark.parametrize(
+    "disturb",
+    [
+        pytest.param(None, marks=pytest.mark.slow, id="undisturbed"),
+        *(pytest.param(disturb, marks=pytest.mark.exhaustive, id=disturb.__name__) for disturb in (kill, rescale)),
+    ],
+)
+def test_the_query_gives_every_answer_once(tmp_path: Path, disturb: Callable[[Run], None] | None) -> None:
+    """Four minutes of an expressway in six seconds, captured; also if it is killed or rescaled meanwhile."""
     files = BUSY.write(tmp_path / "made")
-    run = Run(tmp_path / "run", files, tmp_path / "made" / "past", captured=True, partitions=2, speed=20)
-    run.drive(kill)
+    run = Run(tmp_path / "run", files, tmp_path / "made" / "past", captured=True, partitions=2, speed=40)
+    run.drive(disturb)
     judged = Oracle(files, run.past).judge(run.answers())
     assert (judged.missing, judged.wrong) == (0, 0)
     assert set(run.response_times()) == set(range(5, BUSY.seconds))
+    assert (run.standing > 0) == (disturb is not None)
