@@ -22,6 +22,7 @@ from benchmarks.forking import forking
 from benchmarks.growth import growth
 from benchmarks.harness import Measurement, Size, report
 from benchmarks.inspect import reading
+from benchmarks.linear_road.measure import linear_road
 from benchmarks.long_history import long_history
 from benchmarks.looking import looking
 from benchmarks.nexmark.measuring import nexmark, nexmark_kafka
@@ -49,9 +50,9 @@ class _Benchmark:
 
 
 _SIZES = {
-    "keys": "keys in the state; fleet: queries; topic: records; nexmark: runs of each side",
+    "keys": "keys in the state; fleet: queries; topic: records; linear_road: expressways; nexmark: runs of each side",
     "changes": "keys changed an epoch; topic: records; nexmark: events; overload: rows a second",
-    "epochs": "epochs measured; policies: seeds; overload: seconds",
+    "epochs": "epochs measured; policies: seeds; overload: seconds; linear_road: minutes",
 }
 _USUAL = Size(1_000_000, 50_000, 9)
 _ALL = {
@@ -77,6 +78,7 @@ _ALL = {
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),
     "bucket_requests": _Benchmark(bucket_requests, Size(5, 5, 3), needs_spark=False),
+    "linear_road": _Benchmark(linear_road, Size(20, 0, 6), needs_spark=False),
     "topic": _Benchmark(topic, Size(10_000_000, 500_000, 5), needs_spark=False),
     "nexmark": _Benchmark(nexmark, Size(3, 10_000, 60)),
     "nexmark_kafka": _Benchmark(nexmark_kafka, Size(3, 10_000, 60), needs_spark=False),

@@ -184,20 +184,25 @@ def _judged(
 
 
 def latencies(checkpoint: Path, arrived: Mapping[str, float]) -> dict[int, float]:
-    """Return the seconds from the arrival of each epoch's oldest file to the commit, by Spark's own files."""
+    """Return the seconds from the arrival of each epoch's oldest file to the commit."""
+    epochs = committed_files(checkpoint).items()
+    return {epoch: at - min(arrived[name] for name in names) for epoch, (at, names) in epochs if names}
+
+
+def committed_files(checkpoint: Path) -> dict[int, tuple[float, list[str]]]:
+    """Return when each epoch was committed and the names of the files that it read, by Spark's own files."""
     files: dict[int, set[str]] = {}
     for path in (checkpoint / "sources" / "0").glob("[0-9]*"):
         for line in path.read_text().splitlines()[1:]:
             entry = json.loads(line)
             files.setdefault(entry["batchId"], set()).add(Path(entry["path"]).name)
-    found, before = {}, -1
+    found, before = dict[int, tuple[float, list[str]]](), -1
     for epoch in sorted(int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")):
         lines = (checkpoint / "offsets" / str(epoch)).read_text().splitlines()[2:]
         batch = next((offset["logOffset"] for line in lines if "logOffset" in (offset := json.loads(line))), before)
-        read = [arrived[name] for number in range(before + 1, batch + 1) for name in files.get(number, ())]
+        read = [name for number in range(before + 1, batch + 1) for name in files.get(number, ())]
         before = batch
-        if read:
-            found[epoch] = (checkpoint / "commits" / str(epoch)).stat().st_mtime - min(read)
+        found[epoch] = (checkpoint / "commits" / str(epoch)).stat().st_mtime, read
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, QueryError, SparkConnectError, StreamStateError, first_line
@@ -97,7 +98,8 @@ class RunningPolicy:
     def rules(self) -> Rules:
         """The rules that decide."""
         if self._rules is None:
-            self._rules = rules_of(self._running)
+            rules = rules_of(self._running)
+            self._rules = replace(rules, rescale=None) if self._launch.sink.needs_every_epoch else rules
         return self._rules
 
     def _continue(self) -> None:
@@ -183,7 +185,7 @@ def check_policy(policy: LoadPolicy, launch: Launch) -> Sequence[str]:
         partitions=_planned_partitions(launch) or _first_partitions(launch),
         cores=launch.frame.sparkSession.sparkContext.defaultParallelism,
         can_shed=level_of(launch.shared) is not None,
-        can_rescale=True,
+        can_rescale=not launch.sink.needs_every_epoch,
         trigger=trigger_seconds(launch.trigger),
     )
     if not callable(getattr(policy, "contradictions", None)):

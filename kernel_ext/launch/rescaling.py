@@ -67,6 +67,12 @@ def rescale(
             f"{launch.name} runs in a Spark Connect server, in which state cannot be rewritten.\n"
             "Stop it, and call Checkpoint.rescale where the checkpoint's files are."
         )
+    if launch.sink.needs_every_epoch:
+        raise QueryError(
+            f"{launch.name} writes files with Spark's {launch.sink.format} sink, which fails after a rescale: its log "
+            "lacks the epoch that the rescale adds.\n"
+            "Use a function as sink, which writes the rows of each epoch to a folder of its own."
+        )
     require_state_writing(spark, "Repartitioning state")
     files = CheckpointFiles(path, spark)
     committed = files.committed()

@@ -300,8 +300,8 @@ class Running:
             the first one after; if no input waits, until the query waits for input.
 
         Raises:
-            QueryError: the query does not run in this process, has committed no epoch yet, or fails in its first epoch
-                after the rescale, which then stays.
+            QueryError: the query does not run in this process, has committed no epoch yet, writes to a file sink of
+                Spark, or fails in its first epoch after the rescale, which then stays.
             SparkConnectError: the query runs in a Spark Connect server.
             UnsupportedStateError: Spark cannot repartition this kind of state; the query was not stopped.
             InvalidArgumentError: ``partitions`` is invalid, or is the current number; the query was not stopped.

@@ -64,6 +64,14 @@ class Sink:
         """True if the sink may get the rows of an epoch again after a failure, and then has them twice."""
         return self.format == _KAFKA
 
+    @property
+    def needs_every_epoch(self) -> bool:
+        """True if the sink's own log, which Spark merges every ten epochs, must have an entry of each.
+
+        A rescale adds an epoch that never reaches the sink. Spark then fails with BATCH_METADATA_NOT_FOUND.
+        """
+        return self.format.lower() in _APPEND_ONLY
+
     def attach(self, writer: DataStreamWriter) -> DataStreamWriter:
         """Direct a writer to the sink."""
         if self.function is not None:

@@ -21,6 +21,7 @@ import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, RescaleError
 from streamstate.launch import rescaling as running_rescale
 from streamstate.launch.launch import Launch
+from streamstate.launch.load_policy import check_policy
 from streamstate.launch.rescaling import finish_epoch
 from streamstate.launch.running import Running
 from streamstate.operations.rescaling import rescale as rescaling
@@ -103,6 +104,21 @@ def test_epochs_that_were_captured_after_the_stop_have_their_load(
     rows = running.history.load().to_pandas().set_index("epoch")["rows"]
     assert report.epoch >= 2
     assert rows.drop(report.epoch).notna().all()
+
+
+@pytest.mark.slow
+def test_a_query_with_a_file_sink_is_refused(start: Callable[..., Running], source: Source, tmp_path: Path) -> None:
+    """The sink's log would lack the epoch of the rescale, and Spark would fail when it merges the log."""
+    running = start(source.stream().dropDuplicates(["k"]), sink=f"parquet:{tmp_path / 'out'}", mode="append")
+    with pytest.raises(QueryError, match="writes files with Spark's parquet sink"):
+        running.rescale(5)
+    assert running.launch is not None
+    notes = check_policy(ss.Policy(latency="5s", partitions=(2, 4)), running.launch)
+    assert "The state cannot be repartitioned: it stays at 2 partitions." in notes
+    for epoch in range(2, 11):  # ten epochs, after which Spark merges the sink's log
+        source.add(letters(epoch))
+    assert running.wait(epoch=10, timeout=300) >= 10
+    assert (running.state, partitions(running)) == ("running", 2)
 
 
 def lost(*_: Any) -> int:
@@ -221,6 +237,7 @@ _KILLED = """
     import streamstate as ss
     from streamstate.launch import rescaling as running_rescale
     from streamstate.launch.launch import Launch
+from streamstate.launch.load_policy import check_policy
     from streamstate.operations.rescaling import rescale as rescaling
 
     folder, step = Path(sys.argv[1]), sys.argv[2]

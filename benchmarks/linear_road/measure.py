@@ -1,0 +1,234 @@
+"""Linear Road measured: traffic in real time, a query in its own process, every answer compared with the oracle's."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness import Measurement, Size, bounded
+from benchmarks.linear_road.oracle import Judged, Oracle
+from benchmarks.linear_road.traffic import CYCLE, PEAK, Traffic
+from benchmarks.overload import committed_files
+from streamstate.operations.drill.processes import _kill_session, _processes_of
+
+LATENCY = 5.0
+"""Seconds from a report's arrival to its answers; the paper allows 10 for daily expenditures, which come with them."""
+SEEP = 7.0
+"""Expressways of a virtual machine with SEEP: 350 on 50 machines (Castro Fernandez et al., SIGMOD 2013)."""
+_WAIT = 900.0
+_WARM = 5
+"""Seconds of input that are fed one by one, before the clock starts: Spark compiles the query."""
+_DISTURBED = 0.6
+"""When, in shares of the run, the query is killed or rescaled."""
+
+
+def linear_road(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:
+    """Measure Linear Road with ``--keys`` expressways; the paper's ramp of three hours takes ``--epochs`` minutes.
+
+    Four runs of the same input: without capture, with capture, with a kill of the query, and with a rescale.
+    """
+    traffic = Traffic(size.keys, 60 * size.epochs)
+    files = traffic.write(folder / "made")
+    oracle = Oracle(files, folder / "made" / "past")
+    for name, captured, disturb in (
+        ("capture off", False, None),
+        ("capture on", True, None),
+        ("killed and started again", True, kill),
+        ("rescaled", True, rescale),
+    ):
+        load = os.getloadavg()[0]
+        run = Run(folder / name.replace(" ", "_"), files, folder / "made" / "past", captured=captured)
+        run.drive(disturb)
+        setting = (
+            f"L={size.keys}, the ramp in {size.epochs} min, {name}; "
+            f"load average {load:.1f} before, {os.getloadavg()[0]:.1f} after"
+        )
+        yield from _figures(run, oracle.judge(run.answers()), traffic, setting)
+
+
+def _figures(run: Run, judged: Judged, traffic: Traffic, setting: str) -> Iterator[Measurement]:
+    off = judged.missing + judged.wrong
+    ours = f"of {judged.answers:,}: {judged.kinds.get(0, 0):,} tolls ({judged.tolls:,} above 0), "
+    ours += f"{judged.kinds.get(1, 0):,} accident alerts, {judged.kinds.get(2, 0):,} balances, "
+    ours += f"{judged.kinds.get(3, 0):,} expenditures"
+    yield bounded("answers that differ from the oracle's", ours, off, 0, runs=1, setting=setting, unit="")
+    seconds = run.response_times()
+    late = sum(took > LATENCY for took in seconds.values())
+    if run.disturbed is None:
+        p99 = float(np.percentile([*seconds.values()], 99))
+        ours = f"median {float(np.median([*seconds.values()])):.2f} s, p99 {p99:.2f} s, {late} of {len(seconds)} s late"
+        yield bounded("the slowest answer", ours, max(seconds.values()), LATENCY, runs=1, setting=setting)
+        yield _share(run, traffic, setting)
+        return
+    last = max((second for second, took in seconds.items() if took > LATENCY), default=run.disturbed)
+    ours = f"{late} of {len(seconds)} seconds of input answered late, the last one {last - run.disturbed} s afterwards"
+    yield Measurement("from the last commit before to the next", ours, run.standing, "the bound", math.inf, 1, setting)
+
+
+def _share(run: Run, traffic: Traffic, setting: str) -> Measurement:
+    """Return the CPU time of the query in the last quarter, for the reports of one expressway at its peak."""
+    last = range(run.last_quarter + 1, len(run.files))
+    reports = sum(traffic.cars(second // CYCLE) for second in last) * traffic.expressways / CYCLE
+    spent = run.cpu[1] - run.cpu[0]
+    question, share = "CPU time of an expressway at its peak, share of a core", 100 * spent / reports * PEAK
+    ours = f"{1e6 * spent / reports:.1f} µs a report, L={100 / share:.0f} a core; {spent / len(last):.2f} cores busy"
+    return Measurement(question, ours, share, "SEEP: 7 a VM", 100 / SEEP, 1, setting, unit="%")
+
+
+@dataclass
+class Run:
+    """One run: the feeder here, the query in a process of its own.
+
+    Args:
+        folder: for input, checkpoint, answers and store.
+        files: the input, a file for each second.
+        past: the historical table.
+        captured: capture the query.
+        speed: simulated seconds in a real one.
+    """
+
+    folder: Path
+    files: Sequence[Path]
+    past: Path
+    captured: bool
+    partitions: int = os.cpu_count() or 1
+    speed: float = 1.0
+    arrived: dict[str, float] = field(init=False, default_factory=dict)
+    disturbed: int | None = field(init=False, default=None)
+    """The second of input at which the query was killed or rescaled."""
+    standing: float = field(init=False, default=0.0)
+    """The seconds from the last commit before that to the next one."""
+    cpu: list[float] = field(init=False, default_factory=list)
+    """The CPU seconds of the query when the last quarter of the input begins, and at its end."""
+    query: QueryProcess = field(init=False)
+
+    def drive(self, disturb: Callable[[Run], None] | None = None) -> None:
+        """Feed all seconds, and wait until all are answered. The clock starts when the first few have been."""
+        (self.folder / "input").mkdir(parents=True)
+        self.query = QueryProcess(self)
+        try:
+            for epoch, file in enumerate(self.files[:_WARM]):
+                self._arrive(file)
+                self.query.wait_for((self.folder / "checkpoint" / "commits" / str(epoch)).exists)
+            feeder = threading.Thread(target=self._feed, daemon=True)
+            feeder.start()
+            if disturb is not None:
+                at = int(_DISTURBED * len(self.files))
+                self.query.wait_for(lambda: len(self.arrived) > at)
+                self.disturbed = len(self.arrived)
+                disturb(self)
+            feeder.join()
+            self.query.stop()
+        finally:
+            self.query.kill()
+
+    def response_times(self) -> dict[int, float]:
+        """Return the seconds from each file's arrival to the commit of its answers, by second of input."""
+        found = {}
+        for committed, names in committed_files(self.folder / "checkpoint").values():
+            found.update({int(Path(name).stem): committed - self.arrived[name] for name in names})
+        return {second: took for second, took in found.items() if second >= _WARM}
+
+    def answers(self) -> list[Path]:
+        """Return the files of answers."""
+        return sorted((self.folder / "answers").glob("*/part-*.parquet"))
+
+    def _feed(self) -> None:
+        start = time.time()
+        for number, file in enumerate(self.files[_WARM:], _WARM):
+            time.sleep(max(start + (number - _WARM) / self.speed - time.time(), 0.0))
+            self._arrive(file)
+            if number in (self.last_quarter, len(self.files) - 1):
+                self.cpu.append(self.query.cpu())
+
+    @property
+    def last_quarter(self) -> int:
+        """The second at which the last quarter of the input begins."""
+        return len(self.files) * 3 // 4
+
+    def _arrive(self, file: Path) -> None:
+        # A link with a new time: Spark reads files in the order of their times.
+        os.utime(file)
+        self.arrived[file.name] = time.time()
+        os.link(file, self.folder / "input" / file.name)
+
+
+class QueryProcess:
+    """The process that runs the query, in a session of the operating system."""
+
+    def __init__(self, run: Run) -> None:
+        self._log = run.folder / "log"
+        store = str(run.folder / "store") if run.captured else ""
+        command = [sys.executable, "-m", "benchmarks.linear_road", str(run.folder), str(run.past)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, str(run.partitions), store],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},
+                start_new_session=True,
+            )
+
+    def tell(self, line: str) -> None:
+        """Send it a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> str:
+        """Return the next line that it prints."""
+        assert self._process.stdout is not None
+        if not (line := self._process.stdout.readline()):
+            raise AssertionError(f"the query failed:\n{self._log.read_text()[-2000:]}")
+        return line
+
+    def stop(self) -> None:
+        """Let it answer everything, and wait until it has ended."""
+        self.tell("stop")
+        if self._process.wait(_WAIT):
+            raise AssertionError(f"the query failed:\n{self._log.read_text()[-2000:]}")
+
+    def cpu(self) -> float:
+        """Return the CPU seconds of all its processes so far."""
+        times = [process.cpu_times() for process in _processes_of(self._process.pid)]
+        return sum(spent.user + spent.system for spent in times)
+
+    def kill(self) -> None:
+        """Kill it and all that it started."""
+        _kill_session(self._process.pid)
+        self._process.wait()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition while it runs."""
+        late = time.monotonic() + _WAIT
+        while not condition():
+            if self._process.poll() is not None or time.monotonic() > late:
+                raise AssertionError(f"the query failed, or waits:\n{self._log.read_text()[-2000:]}")
+            time.sleep(0.01)
+
+
+def kill(run: Run) -> None:
+    """Kill the query's processes, and start it again."""
+    run.query.kill()
+    committed = [at for at, _names in committed_files(run.folder / "checkpoint").values()]
+    run.query = QueryProcess(run)
+    after = run.folder / "checkpoint" / "commits" / str(len(committed))
+    run.query.wait_for(after.exists)
+    run.standing = after.stat().st_mtime - max(committed)
+
+
+def rescale(run: Run) -> None:
+    """Rescale the running query to twice its partitions."""
+    run.query.tell(f"rescale {2 * run.partitions}")
+    run.standing = float(run.query.answer())

@@ -1,0 +1,1 @@
+"""Linear Road: its traffic, the oracle, and the streaming query."""
