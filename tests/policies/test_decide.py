@@ -286,11 +286,11 @@ def check_any_load(seed: int, may_drop: float, protected: float, phases: Any, *,
             if decision.lever == "shedding":
                 assert 1 - may_drop <= (decision.after or 0) <= 1
                 assert decision.after == epoch.observed.kept != decision.before
-            # Less is dropped only after the rate has fallen.
+            # Less is dropped only after the rate has fallen, or if a cold start is why it was dropped.
             if decision.lever == "shedding" and (decision.after or 0) > (decision.before or 0):
                 past = [d for e in simulated.epochs if e.began < before.began for d in e.decisions]
-                reference = next(d.inputs["rate"] for d in reversed(past) if d.lever == "shedding")
-                assert float(decision.inputs["rate"] or 0) <= 0.96 * float(reference or 0)
+                moved = next(d for d in reversed(past) if d.lever == "shedding").inputs
+                assert moved["cold"] or float(decision.inputs["rate"] or 0) <= 0.96 * float(moved["rate"] or 0)
     # A turn needs a turn of the load; steps within a phase are one.
     assert simulated.reversals <= 2 * len(phases) + 2
 

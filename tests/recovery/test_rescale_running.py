@@ -237,7 +237,6 @@ _KILLED = """
     import streamstate as ss
     from streamstate.launch import rescaling as running_rescale
     from streamstate.launch.launch import Launch
-from streamstate.launch.load_policy import check_policy
     from streamstate.operations.rescaling import rescale as rescaling
 
     folder, step = Path(sys.argv[1]), sys.argv[2]
