@@ -306,7 +306,7 @@ def test_any_load_drops_what_is_allowed_at_most(
 
 @pytest.mark.slow
 @given(st.integers(0, 200), st.sampled_from([0.1, 0.4, 0.8]), st.sampled_from([0.0, 0.5]), PHASES, st.booleans())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_any_of_many_loads(seed: int, may_drop: float, protected: float, phases: Any, limit: bool) -> None:
     """The same, many more."""
     check_any_load(seed, may_drop, protected, phases, can_limit=limit)
