@@ -3,6 +3,7 @@
 #   STREAMSTATE_NO_INSTALL=1     install and download nothing; if something is missing, say what to install by hand
 #   PYTESTFLAGS='-k at -x'       more for pytest                 LABFLAGS=...  more for JupyterLab
 #   VERSIONS='4.1.4 3.5.8'       the Sparks for test-versions    SERVICES=kafka   the services for test-services
+#   VERSIONS=--short             all tests with two of them, the private interfaces with the others
 #   AT_ONCE=1                    how many of these run at once
 #   DEMOFLAGS=--full             the demo's whole year           DEMOFLAGS=--help lists the others
 
@@ -94,8 +95,8 @@ dist: $(DONE)/venv  ## build the source distribution and the wheel into dist, an
 	@$(INSTALL) --group release
 	@rm -rf dist && $(PY) -m build --outdir dist . && $(PY) -m twine check --strict dist/*
 
-bench: $(DONE)/dev java  ## run the benchmarks
-	@$(PY) -m benchmarks $(BENCHFLAGS)
+bench: $(DONE)/dev $(DONE)/spark.jsa java  ## run the benchmarks
+	@$(if $(filter --small,$(BENCHFLAGS)),SPARK_SUBMIT_OPTS="$(QUICK_JAVA)") $(PY) -m benchmarks $(BENCHFLAGS)
 
 clean:  ## remove what was built, and the caches
 	@rm -rf docs/reference/*/*.rst docs/tutorials build dist streamstate.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

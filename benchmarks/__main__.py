@@ -1,8 +1,9 @@
-"""``python -m benchmarks [NAME …] [--list] [--keys N] [--changes N] [--epochs N] … [--out FILE]``."""
+"""``python -m benchmarks [NAME …] [--small] [--list] [--keys N] [--changes N] [--epochs N] … [--out FILE]``."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from benchmarks.forking import forking
 from benchmarks.growth import growth
 from benchmarks.harness import Measurement, Size, report
 from benchmarks.inspect import reading
-from benchmarks.linear_road.measure import linear_road
+from benchmarks.linear_road.measure import linear_road, linear_road_disturbed
 from benchmarks.long_history import long_history
 from benchmarks.looking import looking
 from benchmarks.nexmark.measuring import nexmark, nexmark_kafka
@@ -30,7 +31,9 @@ from benchmarks.overload import overload
 from benchmarks.policies import policies
 from benchmarks.recovering import recovering
 from benchmarks.rescaling import rescaling
+from benchmarks.sharing import sharing
 from benchmarks.shedding import shedding
+from benchmarks.standing_by import standby
 from benchmarks.stepping_forks import stepping_forks
 from benchmarks.storage import storage
 from benchmarks.topic import topic
@@ -43,6 +46,8 @@ class _Benchmark:
     size: Size
     """The size, unless the command line sets another."""
     needs_spark: bool = True
+    small: Size | None = None
+    """The size at which it is run to see that it works; None: it is not."""
 
     def __str__(self) -> str:
         """Return the first line of its description, and its size."""
@@ -51,8 +56,8 @@ class _Benchmark:
 
 _SIZES = {
     "keys": "keys in the state; fleet: queries; topic: records; linear_road: expressways; nexmark: runs of each side",
-    "changes": "keys changed an epoch; topic: records; nexmark: events; overload: rows a second",
-    "epochs": "epochs measured; policies: seeds; overload: seconds; linear_road: minutes",
+    "changes": "keys changed an epoch; topic: records; nexmark: events; overload: rows a second; linear_road: speed",
+    "epochs": "epochs measured; policies: seeds; overload: seconds; linear_road: minutes; standby: kills",
 }
 _USUAL = Size(1_000_000, 50_000, 9)
 _ALL = {
@@ -74,13 +79,16 @@ _ALL = {
     "overload": _Benchmark(overload, Size(0, 40_000, 300)),
     "forecast": _Benchmark(forecasting, Size(0, 0, 0), needs_spark=False),
     "shedding": _Benchmark(shedding, Size(0, 2_000_000, 30)),
+    "sharing": _Benchmark(sharing, _USUAL, needs_spark=False),
     "rescale": _Benchmark(rescaling, Size(1_000_000, 10_000, 3)),
     "recover": _Benchmark(recovering, Size(1_000_000, 50_000, 4), needs_spark=False),
+    "standby": _Benchmark(standby, Size(300_000, 20_000, 3), needs_spark=False),
     "bucket": _Benchmark(bucket, Size(1_000_000, 50_000, 9)),
     "bucket_requests": _Benchmark(bucket_requests, Size(5, 5, 3), needs_spark=False),
-    "linear_road": _Benchmark(linear_road, Size(20, 0, 6), needs_spark=False),
+    "linear_road": _Benchmark(linear_road, Size(20, 1, 6), needs_spark=False, small=Size(1, 4, 1)),
+    "linear_road_disturbed": _Benchmark(linear_road_disturbed, Size(10, 1, 6), needs_spark=False),
     "topic": _Benchmark(topic, Size(10_000_000, 500_000, 5), needs_spark=False),
-    "nexmark": _Benchmark(nexmark, Size(3, 10_000, 60)),
+    "nexmark": _Benchmark(nexmark, Size(3, 10_000, 60), small=Size(1, 200, 3)),
     "nexmark_kafka": _Benchmark(nexmark_kafka, Size(3, 10_000, 60), needs_spark=False),
     "looking": _Benchmark(looking, Size(1_000_000, 50_000, 100), needs_spark=False),
 }
@@ -90,6 +98,9 @@ def main() -> None:
     """Run the chosen measurements and print them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run: {', '.join(_ALL)} (all by default)")
+    parser.add_argument(
+        "--small", action="store_true", help="run those that have one at a small size; wrong answers fail"
+    )
     parser.add_argument("--list", action="store_true", help="list what each measures, and its size")
     for name, meaning in _SIZES.items():
         parser.add_argument(f"--{name}", type=int, help=meaning)
@@ -101,14 +112,18 @@ def main() -> None:
     if chosen.list:
         print("\n".join(f"{name}: {bench}" for name, bench in _ALL.items()))
         return
-    report(_measured(chosen.names or list(_ALL), partial(_size, chosen)), chosen.out)
+    names = chosen.names or [name for name, bench in _ALL.items() if bench.small or not chosen.small]
+    taken = report(_measured(names, partial(_size, chosen)), chosen.out)
+    if chosen.small and any(measurement.is_wrong for measurement in taken):
+        sys.exit("There are wrong answers.")
 
 
-def _size(chosen: argparse.Namespace, usual: Size) -> Size:
+def _size(chosen: argparse.Namespace, bench: _Benchmark) -> Size:
+    usual = (bench.small if chosen.small else None) or bench.size
     return replace(usual, **{name: given for name in _SIZES if (given := getattr(chosen, name)) is not None})
 
 
-def _measured(names: list[str], sized: Callable[[Size], Size]) -> Iterator[Measurement]:
+def _measured(names: list[str], sized: Callable[[_Benchmark], Size]) -> Iterator[Measurement]:
     spark = None
     if any(_ALL[name].needs_spark for name in names):
         spark = ss.session(
@@ -122,7 +137,7 @@ def _measured(names: list[str], sized: Callable[[Size], Size]) -> Iterator[Measu
     try:
         for name in names:
             with tempfile.TemporaryDirectory(prefix="streamstate-bench-", ignore_cleanup_errors=True) as folder:
-                yield from _ALL[name].run(spark, Path(folder, name), sized(_ALL[name].size))
+                yield from _ALL[name].run(spark, Path(folder, name), sized(_ALL[name]))
     finally:
         if spark is not None:
             spark.stop()

@@ -47,6 +47,11 @@ class Measurement:
         """The other figure divided by ours; more is better."""
         return self.other_value / self.ours_value if self.ours_value else math.inf
 
+    @property
+    def is_wrong(self) -> bool:
+        """True if it counts something that must not be there."""
+        return not self.unit and self.other_value == 0 < self.ours_value
+
     def as_json(self) -> str:
         """Return the measurement as one line of JSON."""
         return json.dumps({**asdict(self), "ratio": round(self.ratio, 3), **_machine()})
@@ -66,7 +71,7 @@ def timed(what: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def report(measurements: Iterable[Measurement], out: str | None) -> None:
+def report(measurements: Iterable[Measurement], out: str | None) -> list[Measurement]:
     """Print each measurement as it comes, then all as a Markdown table; keep the lines in a file if asked."""
     taken = []
     for measurement in measurements:
@@ -76,6 +81,7 @@ def report(measurements: Iterable[Measurement], out: str | None) -> None:
             with open(out, "a", encoding="utf-8") as file:  # noqa: PTH123 (a path the user typed)
                 file.write(f"{measurement.as_json()}\n")
     print(f"\n{table(taken)}\n\n{_described()}", file=sys.stdout)
+    return taken
 
 
 def table(measurements: Iterable[Measurement]) -> str:

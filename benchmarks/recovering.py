@@ -63,10 +63,10 @@ def _workload(folder: Path, size: Size) -> Callable[[], DataFrame]:
     load = Workload(no_session, folder, size.keys, size.changes)
     for _ in range(size.epochs - 1):
         load.change()
-    return partial(_query, folder)
+    return partial(count_by_key, folder)
 
 
-def _query(folder: Path) -> DataFrame:
+def count_by_key(folder: Path) -> DataFrame:
     """Build the query of :class:`Workload` in another process."""
     from pyspark.sql import functions as F
 

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 import streamstate as ss
 from benchmarks.harness import Measurement, Size, timed
-from streamstate.operations.drill.scratch import scratch, spark_settings
+from streamstate.operations.drill.scratch import scratch
+from streamstate.snapshots.spark.child_settings import spark_settings
 
 _SECONDS_PER_MILLION = 15.0
 """What is aimed at, at most, with everything read back."""
@@ -117,7 +118,10 @@ def _driver_bytes(keys: int) -> dict[str, float]:
 def _on_a_cluster(keys: int, folder: Path, temporary: Path) -> None:
     """Print the driver's memory after each way: Java's live bytes, and Python's peak so far."""
     builder = SparkSession.builder
-    settings = spark_settings("executor", 4, temporary) | {"spark.driver.memory": _DRIVER, "spark.ui.enabled": "false"}
+    settings = spark_settings(4, temporary, cluster=True) | {
+        "spark.driver.memory": _DRIVER,
+        "spark.ui.enabled": "false",
+    }
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     settings["spark.sql.streaming.stateStore.providerClass"] = provider
     for key, value in settings.items():

@@ -110,7 +110,7 @@ def _follow_one(
     try:
         if not (given.quiet or given.json):
             print(f"{now()} {capture.name}: following {capture.checkpoint}: {_standing(given, capture)}", flush=True)
-        while (passed := stopping.outcomes.get()) is not None:
+        while (passed := stopping.next_outcome()) is not None:
             shown.show(passed[1])
     finally:
         capture.stop(catch_up=False)

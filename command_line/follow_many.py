@@ -52,7 +52,7 @@ def follow_many(
     try:
         if not (given.quiet or given.json):
             print(f"{now()} following {len(fleet.captures)} queries into {fleet.store}", flush=True)
-        while (passed := stopping.outcomes.get()) is not None:
+        while (passed := stopping.next_outcome()) is not None:
             lines.show(fleet, [passed])
     finally:
         fleet.stop(catch_up=False)

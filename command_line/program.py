@@ -31,8 +31,10 @@ from streamstate.command_line.migrate import MIGRATE
 from streamstate.command_line.restore import RESTORE
 from streamstate.command_line.retain import RETAIN
 from streamstate.command_line.serve import SERVE
+from streamstate.command_line.share import SHARE
 from streamstate.command_line.show import SHOW
 from streamstate.command_line.sql import SQL
+from streamstate.command_line.standby import STANDBY
 from streamstate.command_line.why import WHY
 from streamstate.command_line.why_policy import WHY_POLICY
 from streamstate.errors import StreamStateError, wording
@@ -43,7 +45,7 @@ from streamstate.snapshots.spark.interrupted_calls import own_interrupt
 COMMANDS = (
     *(FIND, DOCTOR, EPOCHS, CHECK, MIGRATE, FORK, CAPTURE, FOLLOW),
     *(LS, SHOW, SQL, DIFF, KEY, WHY, INPUTS, LATE, LOAD, WHY_POLICY),
-    *(RETAIN, COMPACT, EXPORT, RESTORE, SERVE),
+    *(RETAIN, COMPACT, EXPORT, RESTORE, SERVE, SHARE, STANDBY),
 )
 
 

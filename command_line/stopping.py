@@ -5,9 +5,15 @@ from __future__ import annotations
 import queue
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
+WAKE_SECONDS = 1.0
+"""Python calls a signal's handler in the main thread, and only between two steps of it.
+
+A signal that comes just before the thread blocks, or that another thread receives, does not wake it: no wait is longer.
+"""
 
 
 class Stopping(Generic[_T]):
@@ -36,6 +42,12 @@ class Stopping(Generic[_T]):
         """Handle the signals, also if something else has begun to handle them."""
         for number in self._before:
             signal.signal(number, signal.SIG_DFL if self.asked else self._ask)
+
+    def next_outcome(self) -> _T | None:
+        """Wait for the next outcome, and return it; None: the captures are to end."""
+        while True:
+            with suppress(queue.Empty):
+                return self.outcomes.get(timeout=WAKE_SECONDS)
 
     def left(self) -> Iterator[_T]:
         """Yield the outcomes that have not been taken yet."""

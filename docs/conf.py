@@ -27,6 +27,7 @@ extensions = [
     "docstrings",
     "interface_table",
     "magics_reference",
+    "simulations",
     "tutorial_list",
 ]
 exclude_patterns = ["_ext", "_static"]

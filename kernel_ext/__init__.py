@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from streamstate.operations.policies.policy import Policy as Policy
     from streamstate.operations.supervision.restart_policy import BackOff as BackOff
     from streamstate.replay.forks.edits import Edit as Edit
+    from streamstate.sharing.shared_store import open_share as open_share
     from streamstate.snapshots.capture.recording.record import record as record
     from streamstate.snapshots.capture.recording.record import recorded as recorded
     from streamstate.snapshots.spark.pipeline_code import pipeline_flow as pipeline_flow
     from streamstate.snapshots.spark.session import session as session
     from streamstate.state_inspect.cuts.cut import cut as cut
+    from streamstate.state_inspect.joined_store import sql as sql
     from streamstate.state_inspect.store import open_store as open_store
     from streamstate.variables.columns import shared_column as shared_column
     from streamstate.variables.declaring import shared as shared

@@ -12,7 +12,8 @@ StreamStateError
 │   ├── UnknownColumnError
 │   ├── UnknownEpochError
 │   ├── UnknownCutError
-│   └── UnknownVariableError
+│   ├── UnknownVariableError
+│   └── UnknownContractError
 ├── InvalidArgumentError (ValueError): an argument with an invalid value
 │   ├── InvalidNameError
 │   ├── NaiveTimestampError
@@ -46,9 +47,11 @@ StreamStateError
 ├── VariableError (RuntimeError): a shared variable cannot be used
 │   ├── VariableConflictError
 │   └── TransportError (also ConnectionError)
+├── ShareError (RuntimeError): what others share cannot be read
 ├── WaitTimeoutError (TimeoutError): a wait took longer than its timeout
 ├── TimeLimitError (TimeoutError): an SQL query exceeded its time limit
 ├── QueryError (RuntimeError): a streaming query cannot be started or found
+│   └── NotOwnerError
 ├── SessionError (RuntimeError): Spark cannot be started with these settings
 │   └── SparkConnectError
 ├── SparkVersionError (NotImplementedError): this version of Spark lacks what the call needs
@@ -91,12 +94,14 @@ __all__ = [
     "NotACheckpointError",
     "NotAStoreError",
     "NotAnExportError",
+    "NotOwnerError",
     "NotReplayableError",
     "OvertakenError",
     "PromotionError",
     "QueryError",
     "RescaleError",
     "SessionError",
+    "ShareError",
     "SparkConnectError",
     "SparkVersionError",
     "StateWriteError",
@@ -105,6 +110,7 @@ __all__ = [
     "TimeLimitError",
     "TransportError",
     "UnknownColumnError",
+    "UnknownContractError",
     "UnknownCutError",
     "UnknownEpochError",
     "UnknownNameError",
@@ -261,6 +267,10 @@ class UnknownCutError(UnknownNameError):
 
 class UnknownVariableError(UnknownNameError):
     """The store has no shared variable of that name."""
+
+
+class UnknownContractError(UnknownNameError):
+    """The store has no such contract in force."""
 
 
 class InvalidArgumentError(StreamStateError, ValueError):
@@ -515,6 +525,15 @@ class TransportError(VariableError, ConnectionError):
     """The place that holds shared variables while queries run cannot be reached."""
 
 
+class ShareError(StreamStateError, RuntimeError):
+    """A share cannot be read: its server cannot be reached, or refuses."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """The server's HTTP status; None if it has not answered."""
+
+
 class WaitTimeoutError(StreamStateError, TimeoutError):
     """A wait took longer than its timeout; the work continues."""
 
@@ -525,6 +544,26 @@ class TimeLimitError(StreamStateError, TimeoutError):
 
 class QueryError(StreamStateError, RuntimeError):
     """A streaming query cannot be started or found."""
+
+
+class NotOwnerError(QueryError):
+    """Another process holds the lease on a query, so this one must not run it."""
+
+    @classmethod
+    def lost(cls, why: str) -> NotOwnerError:
+        """Return the error of a process that had the lease."""
+        return cls(
+            f"This process no longer owns the query: {why}.\n"
+            "Another process may run it now. Nothing is lost; before you start the query here, stop it there."
+        )
+
+    @classmethod
+    def of_another(cls, name: str, holder: str, term: int) -> NotOwnerError:
+        """Return the error of a start while another process has the lease."""
+        return cls(
+            f"{name} is owned by {holder}, which holds term {term} of its lease.\n"
+            "Stop it there first, then start it here: it continues after its last epoch."
+        )
 
 
 class SessionError(StreamStateError, RuntimeError):

@@ -13,11 +13,15 @@ from streamstate.lazy_names import lazy_names
 if TYPE_CHECKING:
     from streamstate.launch.query_status import QueryStatus as QueryStatus
     from streamstate.launch.running import Running as Running
+    from streamstate.operations.availability.handover import HandoverReport as HandoverReport
+    from streamstate.operations.availability.standby import Standby as Standby
+    from streamstate.operations.availability.standby import StandbyStatus as StandbyStatus
     from streamstate.operations.capture_metrics import CaptureMetrics as CaptureMetrics
     from streamstate.operations.checkup.report import DoctorReport as DoctorReport
     from streamstate.operations.checkup.report import StoreState as StoreState
     from streamstate.operations.checkup.state_tables import TableReading as TableReading
     from streamstate.operations.code_check import CheckReport as CheckReport
+    from streamstate.operations.drill import AvailabilityReport as AvailabilityReport
     from streamstate.operations.drill import DrillReport as DrillReport
     from streamstate.operations.fork import Fork as Fork
     from streamstate.operations.many_checkpoints import Checkpoints as Checkpoints
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
     from streamstate.replay.replay import Replay as Replay
     from streamstate.replay.stepping.step_report import EpochRun as EpochRun
     from streamstate.replay.stepping.step_report import StepReport as StepReport
+    from streamstate.sharing.contract import Contract as Contract
+    from streamstate.sharing.shared_store import Freshness as Freshness
+    from streamstate.sharing.shared_store import SharedStore as SharedStore
     from streamstate.snapshots.capture.epoch_commit import CaptureReport as CaptureReport
     from streamstate.snapshots.capture.fleet import Fleet as Fleet
     from streamstate.snapshots.capture.fleet import FleetReport as FleetReport

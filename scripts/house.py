@@ -20,14 +20,31 @@ from scripts.typecheck import ROOT, folders
 DRAWING = ROOT / "docs" / "contributing" / "house.svg"
 
 TOP = "streamstate"
-ROOMS = ("kernel_ext", "command_line", "widgets", "operations", "replay", "variables", "state_inspect", "snapshots")
+ROOMS = (
+    "kernel_ext",
+    "command_line",
+    "widgets",
+    "sharing",
+    "operations",
+    "replay",
+    "variables",
+    "state_inspect",
+    "snapshots",
+)
 TUTORIALS = "tutorials"
-FOR_ALL = frozenset({f"{TOP}.errors", f"{TOP}.extras"})  # modules that every room may import
-NOUNS = frozenset({f"{TOP}.operations.checkpoint", f"{TOP}.state_inspect.snapshot", f"{TOP}.replay.replay"})
+FOR_ALL = frozenset({f"{TOP}.errors", f"{TOP}.extras", f"{TOP}.lazy_names"})  # modules that every room may import
+NOUNS = frozenset(
+    f"{TOP}.{module}"
+    for module in (
+        *("operations.checkpoint", "replay.replay", "sharing.contract"),
+        *("state_inspect.store", "state_inspect.history", "state_inspect.snapshot"),
+    )
+)
 """Modules with the classes that users begin with: methods load the functions that act on them, or their results.
 
-``Snapshot.restore`` and ``Replay.fork`` give checkpoints, which are above them; the methods of ``Checkpoint`` return
-checkpoints too. These imports, inside functions and under ``TYPE_CHECKING``, may lead anywhere.
+``Snapshot.restore`` and ``Replay.fork`` give checkpoints, which are above them, and ``History.publish`` gives a
+contract; the methods of ``Checkpoint`` return checkpoints too. These imports, inside functions and under
+``TYPE_CHECKING``, may lead anywhere.
 """
 NAMES_FOR_ALL = frozenset({"__version__"})  # names of the top package that every room may use
 

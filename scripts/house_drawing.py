@@ -12,6 +12,7 @@ _PURPOSES = {
     "widgets": "what a notebook or a served page shows",
     "operations": "keep a query running and change it: supervise, rescale, promote, drill",
     "replay": "run again: fork, step, debug, replay, audit",
+    "sharing": "contracts, the server, stores of others",
     "variables": "shared variables, bound to epochs",
     "state_inspect": "the database: temporal index, SQL, differences, causes, cuts",
     "snapshots": "checkpoint to Delta: capture, change logs, manifest, retention, export",

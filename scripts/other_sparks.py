@@ -25,6 +25,8 @@ OTHERS = ("4.2.1", "4.1.4", "4.0.5", "3.5.8")
 """The newest release of each line before the one in this environment."""
 WITH_DELTA = "4.1.4"
 """The version that the jars of Delta for Spark fit."""
+WHOLE = (WITH_DELTA, OTHERS[-1])
+"""The versions that run all tests with ``--short``; the others only look for the private interfaces."""
 RESULTS = ROOT / "build" / "versions"
 _PIP = "-m pip install --quiet --disable-pip-version-check --no-input --no-deps --no-compile"
 _WHEELS = {"DIST_EXTRA_CONFIG": str(ROOT / "scripts" / "wheels.cfg")}
@@ -86,8 +88,10 @@ def folder_of(spark: str) -> Path:
     return folder
 
 
-def run(environment: Environment, folder: Future[Path], options: list[str]) -> tuple[bool, str]:
+def run(environment: Environment, folder: Future[Path], given: argparse.Namespace) -> tuple[bool, str]:
     """Run the tests in an environment once Spark is in its folder; return whether they passed, and the output."""
+    chosen = "private_interfaces" if given.short and environment.spark not in WHOLE else given.chosen
+    options = ["-k", chosen] if chosen else []
     began = time.monotonic()
     (RESULTS / f"{environment}.json").unlink(missing_ok=True)
     try:
@@ -122,8 +126,8 @@ def main() -> int:
     parser.add_argument("versions", nargs="*", metavar="VERSION", default=[version("pyspark"), *OTHERS])
     parser.add_argument("-k", dest="chosen", help="only some tests, as for pytest")
     parser.add_argument("--at-once", type=int, default=2, help="how many versions run at once: 2 by default")
+    parser.add_argument("--short", action="store_true", help=f"all tests with {' and '.join(WHOLE)} only")
     given = parser.parse_args()
-    options = ["-k", given.chosen] if given.chosen else []
     for spark in given.versions:
         if not runs_here(spark):
             print(f"=== PySpark {spark}\nSkipped: it supports Python up to 3.11.")
@@ -133,7 +137,7 @@ def main() -> int:
     failed = []
     with ThreadPoolExecutor(given.at_once) as installing, ThreadPoolExecutor(given.at_once) as running:
         folders = {spark: installing.submit(folder_of, spark) for spark in given.versions}
-        results = running.map(lambda environment: run(environment, folders[environment.spark], options), environments)
+        results = running.map(lambda environment: run(environment, folders[environment.spark], given), environments)
         for environment, (passed, output) in zip(environments, results, strict=True):
             print(f"=== PySpark {environment}\n{output}", flush=True)
             if not passed:

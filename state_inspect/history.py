@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,7 @@ from streamstate.state_inspect.snapshot import Snapshot, choose_table, live_snap
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from streamstate.sharing.contract import Contract
     from streamstate.snapshots.store.export import Epochs, ExportReport
     from streamstate.snapshots.store.retention.dropping import RetentionReport
     from streamstate.snapshots.store.retention.tidying import CompactedTable
@@ -827,6 +828,66 @@ class History:
 
         layout = self._recorded.layout
         describe(layout.root, self.name, build_query, mode=mode, since=since, storage_options=layout.options)
+
+    def publish(
+        self,
+        to: str,
+        *,
+        name: str | None = None,
+        tables: Sequence[str] | str | None = None,
+        columns: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
+        where: Mapping[str, str] | str | None = None,
+        result: bool | None = None,
+        since: int | None = None,
+        until: datetime | timedelta | str | None = None,
+        freshness: float | str | timedelta | None = None,
+        keep: float | str | timedelta | None = None,
+        price: float | None = None,
+    ) -> Contract:
+        """Grant a part of the query's state to a recipient, by a contract that is in force at once.
+
+        Publishing under the same name again changes the terms. Nothing is served before
+        :func:`streamstate.sharing.serve` runs, and nothing but what the contract says.
+
+        Args:
+            to: the recipient, such as ``partner``.
+            name: the contract, which is also the name of the share; by default that of the query.
+            tables: the state tables to grant; by default the result, or all tables if the query has none.
+            columns: the granted columns; of several tables, by table. By default all.
+            where: a condition on the granted rows, over any of the columns; of several tables, by table.
+            result: grant the query's result too; by default only if no table is named.
+            since: the first epoch to grant; by default all that are captured.
+            until: when the contract ends: a time with its zone, or a span such as ``"30d"``; by default never.
+            freshness: the seconds after its commit within which an epoch is promised to be visible, or ``"5m"``.
+            keep: for how long after its commit an epoch is granted, such as ``"30d"``; by default always.
+            price: the price of a million rows, in a unit of your own, for :meth:`streamstate.reports.Store.usage`.
+
+        Raises:
+            InvalidArgumentError: an argument is invalid.
+            UnknownNameError: there is no such table or column.
+            InvalidSQLError: the condition is invalid.
+
+        Example:
+            >>> contract = store["delays"].publish("partner", where="origin = 'JFK'", freshness="5m")
+            >>> contract.state
+            'active'
+        """
+        from streamstate.sharing.contracts import publish
+
+        return publish(
+            self,
+            to,
+            name=name,
+            tables=tables,
+            columns=columns,
+            where=where,
+            result=result,
+            since=since,
+            until=until,
+            freshness=freshness,
+            keep=keep,
+            price=price,
+        )
 
     def retain(
         self,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
+    from streamstate.sharing.contract import Contract
     from streamstate.state_inspect.store_facts import KnownFacts
 
 
@@ -55,6 +56,11 @@ class Store:
     def layout(self) -> Layout:
         """Where its tables are, for parts of streamstate that read them directly."""
         return self._layout
+
+    @property
+    def lineage(self) -> Lineage:
+        """Its queries, for parts of streamstate that join stores."""
+        return self._lineage
 
     def opened(self, name: str) -> History | None:
         """Return a query's history if it has been used, for parts of streamstate that need no more than is read."""
@@ -91,6 +97,32 @@ class Store:
 
         self._known = self._known or KnownFacts()
         return overview_frame(StoreFacts(self, self._known).listed(advised=True))
+
+    def contracts(self) -> list[Contract]:
+        """Return the contracts by which the store grants state to others, those that have ended too.
+
+        Example:
+            >>> contract = store["delays"].publish("partner")
+            >>> [(contract.name, contract.to, contract.state) for contract in store.contracts()]
+            [('delays', 'partner', 'active')]
+        """
+        from streamstate.sharing.contracts import Contracts
+
+        return Contracts(self._layout).all()
+
+    def usage(self) -> pd.DataFrame:
+        """Return what was granted to others: a row for each recipient, table, epoch and kind of file.
+
+        Columns: ``recipient``, ``contract``, ``version`` (of the contract), ``table``, ``epoch``, ``kind`` (``rows`` or
+        ``changes``), ``times``, ``rows``, ``at``, and ``cost`` by the contract's price.
+        """
+        from streamstate.sharing.metering import usage
+
+        return usage(self._layout)
+
+    def full_name(self, name: str) -> str:
+        """Return the name of a query, for parts of streamstate that join stores."""
+        return name
 
     def variables(self) -> list[str]:
         """Names of the shared variables, sorted. ``store["shared.limit"]`` has the versions of one as its epochs.

@@ -115,6 +115,16 @@ def wait_until(condition: Callable[[], object], *, timeout: float = 120) -> bool
     return True
 
 
+def write_file(folder: Path, number: int) -> None:
+    """Write a file with the two records of an epoch. A query that runs sees it once it is complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f'{{"record": "a{2 * number + place}"}}\n' for place in (1, 2)]
+    part = folder / f".{number}.part"
+    part.write_text("".join(lines), encoding="utf-8")
+    os.utime(part, (1_600_000_000 + number, 1_600_000_000 + number))  # Spark reads the oldest file first
+    part.replace(folder / f"{number}.json")
+
+
 class PowerCutError(BaseException):
     """Not an ``Exception``, so that no code handles it, as no code could handle a power cut."""
 

@@ -1,11 +1,17 @@
 """The process of the streaming query: ``python -m benchmarks.linear_road FOLDER PAST PARTITIONS STORE``.
 
-It obeys lines on standard input: ``rescale N``, which it answers with the seconds of the stand-still, and ``stop``.
+It obeys lines on standard input:
+
+- ``rescale N``; it answers with the seconds of the stand-still.
+- ``standby``; it answers with the process that stands by, once that is warm.
+- ``handover``; it answers with the new process and the seconds between the two commits, and ends.
+- ``stop``.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,12 +29,18 @@ _SETTINGS = {
     "spark.sql.streaming.fileSource.log.deletion": "false",
 }
 _WAIT = 3600.0
+_LEASE = 2.0
+
+
+def _query(folder: Path, past: Path) -> DataFrame:
+    return answers(ss.session(), folder / "input", past)
 
 
 def main(folder: Path, past: Path, partitions: int, store: str) -> None:
     """Run the query in a folder until a line says to stop; capture it if ``store`` is a path."""
     spark = ss.session(**_SETTINGS, **{"spark.sql.shuffle.partitions": str(partitions)})
-    frame, checkpoint = answers(spark, folder / "input", past), folder / "checkpoint"
+    build, checkpoint = partial(_query, folder, past), folder / "checkpoint"
+    frame = build()
     sink = partial(_write, folder / "answers")
     running = query = None
     if store:
@@ -45,6 +57,16 @@ def main(folder: Path, past: Path, partitions: int, store: str) -> None:
             report = running.rescale(int(line.split()[1]))
             query = running.query
             print(f"{report.seconds_standing or 0.0:.2f}", flush=True)
+        elif line.startswith("standby") and running is not None:
+            standby = running.standby(build, lease=_LEASE)
+            while (status := standby.wait()).epoch is None and status.error is None:
+                time.sleep(0.1)
+            assert status.error is None, status.error
+            print(standby.process.pid, flush=True)
+        elif line.startswith("handover") and running is not None:
+            handed = running.hand_over(build, lease=_LEASE)
+            print(handed.owner.process.pid, handed.seconds, flush=True)
+            return
         elif line.startswith("stop"):
             break
     assert query is not None

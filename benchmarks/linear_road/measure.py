@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from benchmarks.harness import Measurement, Size, bounded
 from benchmarks.linear_road.oracle import Judged, Oracle
 from benchmarks.linear_road.traffic import CYCLE, PEAK, Traffic
 from benchmarks.overload import committed_files
-from streamstate.operations.drill.processes import _kill_session, _processes_of
+from streamstate.operations.drill.processes import _processes_of, kill_session
 
 LATENCY = 5.0
 """Seconds from a report's arrival to its answers; the paper allows 10 for daily expenditures, which come with them."""
@@ -34,22 +36,39 @@ _DISTURBED = 0.6
 def linear_road(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:
     """Measure Linear Road with ``--keys`` expressways; the paper's ramp of three hours takes ``--epochs`` minutes.
 
-    Four runs of the same input: without capture, with capture, with a kill of the query, and with a rescale.
+    Two runs of the same input: without capture, and with capture. ``--changes`` is how many seconds of input arrive in
+    a second; above 1, only the answers are meaningful.
     """
+    yield from _runs(folder, size, (("capture off", False, None), ("capture on", True, None)))
+
+
+def linear_road_disturbed(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:
+    """Measure Linear Road, as above, while the query is killed, taken over, handed over and rescaled.
+
+    Four runs of the same input, all with capture.
+    """
+    disturbed = (
+        ("killed and started again", True, kill),
+        ("killed beside a standby", True, take_over),
+        ("handed over", True, hand_over),
+        ("rescaled", True, rescale),
+    )
+    yield from _runs(folder, size, disturbed)
+
+
+def _runs(
+    folder: Path, size: Size, runs: Sequence[tuple[str, bool, Callable[[Run], None] | None]]
+) -> Iterator[Measurement]:
     traffic = Traffic(size.keys, 60 * size.epochs)
     files = traffic.write(folder / "made")
     oracle = Oracle(files, folder / "made" / "past")
-    for name, captured, disturb in (
-        ("capture off", False, None),
-        ("capture on", True, None),
-        ("killed and started again", True, kill),
-        ("rescaled", True, rescale),
-    ):
+    for name, captured, disturb in runs:
         load = os.getloadavg()[0]
-        run = Run(folder / name.replace(" ", "_"), files, folder / "made" / "past", captured=captured)
+        place, past = folder / name.replace(" ", "_"), folder / "made" / "past"
+        run = Run(place, files, past, captured=captured, speed=size.changes)
         run.drive(disturb)
         setting = (
-            f"L={size.keys}, the ramp in {size.epochs} min, {name}; "
+            f"L={size.keys}, the ramp in {size.epochs} min, {name}, {size.changes} s of input a second; "
             f"load average {load:.1f} before, {os.getloadavg()[0]:.1f} after"
         )
         yield from _figures(run, oracle.judge(run.answers()), traffic, setting)
@@ -104,12 +123,12 @@ class Run:
     speed: float = 1.0
     arrived: dict[str, float] = field(init=False, default_factory=dict)
     disturbed: int | None = field(init=False, default=None)
-    """The second of input at which the query was killed or rescaled."""
+    """The second of input at which the query was killed, handed over or rescaled."""
     standing: float = field(init=False, default=0.0)
     """The seconds from the last commit before that to the next one."""
     cpu: list[float] = field(init=False, default_factory=list)
     """The CPU seconds of the query when the last quarter of the input begins, and at its end."""
-    query: QueryProcess = field(init=False)
+    query: Owner = field(init=False)
 
     def drive(self, disturb: Callable[[Run], None] | None = None) -> None:
         """Feed all seconds, and wait until all are answered. The clock starts when the first few have been."""
@@ -162,8 +181,50 @@ class Run:
         os.link(file, self.folder / "input" / file.name)
 
 
-class QueryProcess:
-    """The process that runs the query, in a session of the operating system."""
+class Owner:
+    """A process that has taken the query over, in a session of the operating system."""
+
+    def __init__(self, run: Run, process: int) -> None:
+        self.run, self.pid = run, process
+
+    def stop(self) -> None:
+        """Wait until everything is answered, and let it end."""
+        files = {file.name for file in self.run.files}
+        self.wait_for(lambda: files <= {name for _, names in self._committed() for name in names})
+        os.kill(self.pid, signal.SIGTERM)
+        psutil.Process(self.pid).wait(_WAIT)
+
+    def ask(self, line: str) -> str:
+        """Send it a line; only the first process listens."""
+        raise NotImplementedError(line)
+
+    def cpu(self) -> float:
+        """Return the CPU seconds of all its processes so far."""
+        times = [process.cpu_times() for process in _processes_of(self.pid)]
+        return sum(spent.user + spent.system for spent in times)
+
+    def kill(self) -> None:
+        """Kill it and all that it started."""
+        kill_session(self.pid)
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition while it runs."""
+        late = time.monotonic() + _WAIT
+        while not condition():
+            if self.ended() or time.monotonic() > late:
+                raise AssertionError(f"the query failed, or waits:\n{(self.run.folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.01)
+
+    def ended(self) -> bool:
+        """Check that it has ended."""
+        return not _processes_of(self.pid)
+
+    def _committed(self) -> Collection[tuple[float, Sequence[str]]]:
+        return committed_files(self.run.folder / "checkpoint").values()
+
+
+class QueryProcess(Owner):
+    """The process that is started to run the query."""
 
     def __init__(self, run: Run) -> None:
         self._log = run.folder / "log"
@@ -179,56 +240,62 @@ class QueryProcess:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},
                 start_new_session=True,
             )
+        super().__init__(run, self._process.pid)
 
-    def tell(self, line: str) -> None:
-        """Send it a line."""
+    def ask(self, line: str) -> str:
+        """Send it a line, and return the one that it prints."""
+        self._tell(line)
+        assert self._process.stdout is not None
+        if not (answer := self._process.stdout.readline()):
+            raise AssertionError(f"the query failed:\n{self._log.read_text()[-2000:]}")
+        return answer
+
+    def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
-    def answer(self) -> str:
-        """Return the next line that it prints."""
-        assert self._process.stdout is not None
-        if not (line := self._process.stdout.readline()):
-            raise AssertionError(f"the query failed:\n{self._log.read_text()[-2000:]}")
-        return line
-
     def stop(self) -> None:
         """Let it answer everything, and wait until it has ended."""
-        self.tell("stop")
+        self._tell("stop")
         if self._process.wait(_WAIT):
             raise AssertionError(f"the query failed:\n{self._log.read_text()[-2000:]}")
 
-    def cpu(self) -> float:
-        """Return the CPU seconds of all its processes so far."""
-        times = [process.cpu_times() for process in _processes_of(self._process.pid)]
-        return sum(spent.user + spent.system for spent in times)
-
     def kill(self) -> None:
         """Kill it and all that it started."""
-        _kill_session(self._process.pid)
+        super().kill()
         self._process.wait()
 
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition while it runs."""
-        late = time.monotonic() + _WAIT
-        while not condition():
-            if self._process.poll() is not None or time.monotonic() > late:
-                raise AssertionError(f"the query failed, or waits:\n{self._log.read_text()[-2000:]}")
-            time.sleep(0.01)
+    def ended(self) -> bool:
+        """Check that it has ended."""
+        return self._process.poll() is not None
 
 
-def kill(run: Run) -> None:
-    """Kill the query's processes, and start it again."""
+def kill(run: Run, successor: Callable[[Run], Owner] = QueryProcess) -> None:
+    """Kill the query's processes, and start it again, or wait for the one that takes it over."""
     run.query.kill()
     committed = [at for at, _names in committed_files(run.folder / "checkpoint").values()]
-    run.query = QueryProcess(run)
+    run.query = successor(run)
     after = run.folder / "checkpoint" / "commits" / str(len(committed))
     run.query.wait_for(after.exists)
     run.standing = after.stat().st_mtime - max(committed)
 
 
+def take_over(run: Run) -> None:
+    """Start a standby, and kill the query once that is warm."""
+    process = int(run.query.ask("standby"))
+    run.disturbed = len(run.arrived)
+    kill(run, lambda _run: Owner(run, process))
+
+
+def hand_over(run: Run) -> None:
+    """Hand the query over to a new process."""
+    process, seconds = run.query.ask("handover").split()
+    run.disturbed, run.standing = len(run.arrived), float(seconds)
+    run.query.kill()  # which ends by itself
+    run.query = Owner(run, int(process))
+
+
 def rescale(run: Run) -> None:
     """Rescale the running query to twice its partitions."""
-    run.query.tell(f"rescale {2 * run.partitions}")
-    run.standing = float(run.query.answer())
+    run.standing = float(run.query.ask(f"rescale {2 * run.partitions}"))

@@ -30,6 +30,8 @@ _PARTITIONS = 2
 _EVENTS = Events()
 _WARM = 5
 """Epochs at the start of each run that do not count, at most half of them."""
+_SAMPLED = 3
+"""With too few epochs to measure, which only show that it works, one query in so many is run."""
 _LONGEST = 1.05
 
 
@@ -82,11 +84,13 @@ def _fill(spark: SparkSession, servers: str, folder: Path) -> None:
 
 
 def _measured(load: Callable[[], DataFrame], folder: Path, size: Size, source: str) -> Iterator[Measurement]:
-    """Run each query ``size.keys`` times captured and as often not, after a run that does not count."""
+    """Run each query ``size.keys`` times captured and as often not; of several runs, after one that does not count."""
     stream = Stream(load, _EVENTS.longest_auction)
-    for name, query in QUERIES.items():
+    every = _SAMPLED if size.epochs <= _WARM else 1
+    for name, query in [*QUERIES.items()][::every]:
         before = os.getloadavg()[0]
-        _run(stream, name, query, folder / "run", captured=True)
+        if size.keys > 1:
+            _run(stream, name, query, folder / "run", captured=True)
         took: dict[bool, list[list[float]]] = {True: [], False: []}
         for turn in range(2 * size.keys):
             captured = turn % 4 in (1, 2)  # neither side always comes first

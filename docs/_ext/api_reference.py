@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("reference") / "api"
 _CORE, _READING, _VIEWS = "streamstate", "streamstate.state_inspect", "streamstate.widgets"
-_REPORTS, _SHEDDING = "streamstate.reports", "streamstate.shedding"
+_REPORTS, _SHEDDING, _SHARING = "streamstate.reports", "streamstate.shedding", "streamstate.sharing"
 _ERRORS = "streamstate.errors"
 
 # Ancestors whose members are not ours to explain.
@@ -65,7 +65,11 @@ PAGES = {
         ("Checkpoint",),
     ),
     "fork": Page("Fork", "A checkpoint made from another one, and what runs on it.", ("Fork", "Edit")),
-    "running": Page("Running query", "A query that this process started or follows.", ("Running", "BackOff")),
+    "running": Page(
+        "Running query",
+        "A query that this process started or follows.",
+        ("Running", "BackOff", "Standby", "StandbyStatus", "HandoverReport"),
+    ),
     "policies": Page(
         "Load policies",
         "What must hold for a running query, and what would have been done for it.",
@@ -91,6 +95,14 @@ PAGES = {
         " ``streamstate.shedding``.",
         ("shed", "level_for", "declare_level", "level_variable", "weighted_sum", "weighted_count", "weighted_mean"),
     ),
+    "sharing": Page(
+        "Sharing with others",
+        "Contracts, the server, and what others share. All but ``open_share`` are in ``streamstate.sharing``.",
+        (
+            *("Contract", "Terms", "GrantedTable", "serve", "ShareServer", "Limits"),
+            *("open_share", "SharedStore", "Following", "Freshness", "sql"),
+        ),
+    ),
     "reports": Page(
         "Reports and results",
         "What the methods return. Import these classes for annotations from ``streamstate.reports``.",
@@ -102,7 +114,8 @@ PAGES = {
             *("StepReport", "EpochRun", "Replay", "DebugSession", "Comparison", "BranchDivergence"),
             *("Audit", "AuditedReplay", f"{_CORE}.replay.audit.report.AuditDivergence", "Suspect"),
             *("ProposedMapping", "Proposal", "WrittenCheckpoint", "Promotion", "RescaleReport", "RescaleAdvice"),
-            *("Supervised", "DrillReport", "QueryStatus", "StreamStateWarning"),
+            *("Supervised", "DrillReport", "AvailabilityReport", f"{_CORE}.operations.drill.report.Owner"),
+            *("QueryStatus", "StreamStateWarning"),
             *("Result", "Advice", "Why", "Late", "Load", "Forecast", "StaleKeys", "Watch", "WatchEvent", "Tail"),
             *("RetentionReport", "CompactedTable", "ExportReport"),
             *("RecordedFrame", "Recorder", f"{_CORE}.variables.notifications.Change", "Subscription"),
@@ -124,7 +137,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 def public_names() -> dict[str, str]:
     """Every public name and the module that it is documented as a part of."""
     names: dict[str, str] = {}
-    for module in (_VIEWS, _READING, _REPORTS, _SHEDDING, _CORE):
+    for module in (_VIEWS, _READING, _SHARING, _REPORTS, _SHEDDING, _CORE):
         names |= dict.fromkeys(importlib.import_module(module).__all__, module)
     return names
 

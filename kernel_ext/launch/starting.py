@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamstate.errors import NotACheckpointError, QueryError
+from streamstate.launch.claiming import claim, remove_drafts
+from streamstate.launch.fence import Fence
 from streamstate.launch.launch import Launch, check_state, trigger_options
 from streamstate.launch.recorded_input import with_recorded_input
 from streamstate.launch.running import ACTIVE, RUNNING, Running
 from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
 from streamstate.launch.sink import Sink
+from streamstate.operations.availability.lease import FAILED
 from streamstate.operations.rescaling.rollback import recover_rescale
 from streamstate.snapshots.calls.checks import whole_number
 from streamstate.snapshots.capture.capture import open_checkpoint
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 
     from streamstate.operations.policies.runtime import LoadPolicy
     from streamstate.operations.supervision.restart_policy import BackOff
+    from streamstate.operations.supervision.supervise import Note
     from streamstate.snapshots.capture.pass_plan import Every
     from streamstate.snapshots.capture.recording.recorder import Recorder
     from streamstate.variables.shared_variable import SharedVariable
@@ -71,6 +76,7 @@ def start(
     record_input: bool = False,
     shared: Sequence[str | SharedVariable] = (),
     policy: LoadPolicy | None = None,
+    lease: float | Fence | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Running:
     """Start a streaming query and capture the state of each of its epochs, as ``%%stream`` does.
@@ -94,7 +100,7 @@ def start(
         every: capture once this many epochs are waiting, or once this much time has passed (a ``timedelta``, or text
             such as "10s").
         partitions: the number of state partitions of a new query.
-        restart: when to restart the query if it fails; by default it is not restarted.
+        restart: when to restart the query if it fails, and what to do if it stalls; by default it is not supervised.
         record_input: record the input of the query's sources that do not keep it for good, in the store, as
             :func:`record` does: of all but files, Delta tables, rate and recordings. The recorders start and stop with
             the query.
@@ -102,6 +108,8 @@ def start(
             epoch is bound to a version of each.
         policy: what must hold for the query, as :class:`Policy` says it; a controller keeps the query there. By default
             the policy that the store has for the query, if any; ``running.policy = None`` ends that one.
+        lease: hold a lease on the query, with this time to live in seconds, so that a standby on any machine can take
+            it over. By default none is held, unless a process that was killed has left one.
         storage_options: deltalake's options for a store in an object store.
 
     Returns:
@@ -112,6 +120,7 @@ def start(
         InvalidNameError: if ``name`` cannot be a directory and an SQL relation.
         NameTakenError: if the store has a different query of this name.
         NoStateError: if the query keeps no state.
+        NotOwnerError: another process holds the lease on the query.
         NotACheckpointError: if ``checkpoint`` is a directory with other contents.
         QueryError: if ``frame`` is not a streaming DataFrame, or Spark refuses the query.
         UnknownVariableError: if the store has no shared variable of a name.
@@ -134,12 +143,20 @@ def start(
     streaming = streaming_frame(frame, "frame")
     variables = chosen_variables(path, shared, storage_options)
     own = location(checkpoint or checkpoint_beside(path, name))
-    launch = Launch(name, streaming, own, mode, target, trigger, partitions, restart)
+    fence = lease if isinstance(lease, Fence) else Fence()
+    launch = Launch(name, streaming, own, mode, target, trigger, partitions, restart, fence=fence)
     check_launch(launch, layout, _warn)
     launch = with_recorded_input(launch, layout, record_input=record_input)
     launch = with_shared_variables(launch, variables, path, storage_options)
     return start_launch(
-        launch, path, STARTED, every=every, storage_options=storage_options, repaired=_warn, policy=policy
+        launch,
+        path,
+        STARTED,
+        every=every,
+        storage_options=storage_options,
+        repaired=_warn,
+        policy=policy,
+        lease=None if isinstance(lease, Fence) else lease,
     )
 
 
@@ -191,6 +208,7 @@ def start_launch(
     say: Say = _silent,
     repaired: Say | None = None,
     policy: LoadPolicy | None = None,
+    lease: float | None = None,
 ) -> Running:
     """Start a query that was checked, replacing the one of the same name among those known.
 
@@ -203,13 +221,11 @@ def start_launch(
         say: called with lines for the user, such as the epoch after which the query resumes.
         repaired: called with a line for each change of the checkpoint that was interrupted; by default ``say``.
         policy: what must hold for it; by default what the store has.
+        lease: the time to live in seconds of the lease on the query; by default it has one if its last run here has.
     """
     from streamstate.launch.load_policy import check_policy
-    from streamstate.operations.supervision.supervise import Supervised
-    from streamstate.snapshots.capture.follow import follow
     from streamstate.snapshots.spark.session import advise
 
-    spark = launch.classic_session
     previous = known.get(launch.name)
     was_running = previous is not None and previous.state in RUNNING
     _check_exclusive(launch, known)
@@ -220,18 +236,67 @@ def start_launch(
     committed = [] if checkpoint is None else checkpoint.committed()
     launch.check_resumes(committed)
     advise(launch.frame.sparkSession)
+    layout = Layout.at(store, storage_options)
     if previous is not None:
         launch.check_sources()
-        previous.stop()
-    if checkpoint is not None and (undone := recover_rescale(checkpoint, spark)) is not None:
-        (repaired or say)(
+        same_lease = previous.launch is not None and previous.launch.fence is launch.fence
+        (previous.end_run if same_lease else previous.stop)()
+
+    def start_again(again: Launch) -> Running:
+        return start_launch(again, store, known, every=every, storage_options=storage_options)
+
+    with _owned(launch):
+        if claim(launch, layout, every, lease, say):
+            remove_drafts(launch.checkpoint, launch.classic_session)
+        _undo_rescale(launch, checkpoint, repaired or say)
+        _announce(launch, checkpoint, say, was_running=was_running)
+        handle = _started(launch, layout, checkpoint, every=every, start_again=start_again, say=say)
+    known.pop(launch.name, None)  # so that the newest comes last
+    known[launch.name] = handle
+    return _kept_to(policy, handle)
+
+
+@contextmanager
+def _owned(launch: Launch) -> Iterator[None]:
+    """Give the lease back if the query does not start in the block."""
+    try:
+        yield
+    except BaseException:
+        if launch.fence.lease is not None:
+            for active in launch.frame.sparkSession.streams.active:
+                if active.name == launch.name:  # an interrupt may come after Spark has started it
+                    active.stop()
+        launch.fence.release(FAILED)
+        raise
+
+
+def _undo_rescale(launch: Launch, checkpoint: CheckpointFiles | None, repaired: Say) -> None:
+    if checkpoint is not None and (undone := recover_rescale(checkpoint, launch.classic_session)) is not None:
+        repaired(
             f"An interrupted rescale of {launch.name} was undone: it has {undone.partitions} partitions, as before."
         )
-    _announce(launch, checkpoint, say, was_running=was_running)
-    layout = Layout.at(store, storage_options)
+
+
+def _started(
+    launch: Launch,
+    layout: Layout,
+    checkpoint: CheckpointFiles | None,
+    *,
+    every: Every,
+    start_again: Callable[[Launch], Running],
+    say: Say,
+) -> Running:
+    """Start the query and its capture."""
+    from streamstate.operations.supervision.supervise import Supervised
+    from streamstate.snapshots.capture.follow import follow
+
+    committed = [] if checkpoint is None else checkpoint.committed()
+    if checkpoint is not None and committed:
+        launch.fence.guard(launch.classic_session, checkpoint.query_id)
     since = _plan_since(layout, launch.name, committed)
     query = launch.start()
     try:
+        launch.fence.guard(launch.classic_session, str(query.id))
         read = _resumed(launch, str(query.id)) if launch.on_connect else None
         path = launch.checkpoint if read is None else read.path
         # Registered at once, so that the store shows the query before its first capture.
@@ -240,11 +305,11 @@ def start_launch(
         followed = query if launch.restart is None else read or path
         capture = follow(
             followed,
-            store,
+            layout.root,
             launch.name,
             every=every,
-            spark=spark,
-            storage_options=storage_options,
+            spark=launch.classic_session,
+            storage_options=layout.options,
             records_plan=False,
             checkpoint_of_query=read or path,
         )
@@ -252,20 +317,26 @@ def start_launch(
         recorders: dict[Recorder, Supervised | None] = dict.fromkeys(launch.recorders())
         if launch.restart is not None:  # when supervision ends, so does the capture
             supervised = Supervised(
-                launch.start_again, query, back_off=launch.restart, ended=capture.end, checkpoint=path
+                launch.start_again,
+                query,
+                back_off=launch.restart,
+                ended=capture.end,
+                checkpoint=path,
+                note=_notes(layout, launch.name),
+                has_standby=lambda: _has_standby(launch, layout),
             )
             for recorder in () if launch.ends else recorders:
                 record_again = partial(_record_again, recorder)
                 recorders[recorder] = Supervised(record_again, recorder.start(), back_off=launch.restart)
+        _record_plan(launch, layout, since, say)
     except BaseException:
         query.stop()
         for recorder in launch.recorders():
             recorder.stop(launch.name)
         raise
-    _record_plan(launch, layout, since, say)
-    handle = Running(
+    return Running(
         launch.name,
-        store,
+        layout.root,
         read or path,
         capture,
         query=query,
@@ -273,11 +344,29 @@ def start_launch(
         every=every,
         supervised=supervised,
         recorders=recorders,
-        start=lambda again: start_launch(again, store, known, every=every, storage_options=storage_options),
+        start=start_again,
     )
-    known.pop(launch.name, None)  # so that the newest comes last
-    known[launch.name] = handle
-    return _kept_to(policy, handle)
+
+
+def _has_standby(launch: Launch, layout: Layout) -> bool:
+    """Check that a standby would take the query over if its lease was given back."""
+    from streamstate.operations.availability.standby import standby_ready
+
+    lease = launch.fence.lease
+    return lease is not None and standby_ready(layout, launch.name, 2 * lease.lasts)
+
+
+def _notes(layout: Layout, name: str) -> Note:
+    """Return what writes down what supervision notices and decides."""
+    from streamstate.snapshots.store.control_table import SUPERVISION, Control, ControlRow
+
+    control = Control(layout, name)
+
+    def note(event: str, epoch: int, reason: str, numbers: Mapping[str, float | str | None]) -> None:
+        row = ControlRow(SUPERVISION, epoch, reason=reason, inputs={"event": event, **numbers})
+        control.append(lambda _rows: row)
+
+    return note
 
 
 def _kept_to(policy: LoadPolicy | None, running: Running) -> Running:

@@ -46,6 +46,17 @@ def add_changed_code(parser: MagicParser) -> None:
     parser.add("--mode", choices=MODES, help="output mode (default: the query's)")
 
 
+def add_function(parser: MagicParser) -> None:
+    """Add the function that another process runs."""
+    parser.add(
+        "code",
+        metavar="FUNCTION",
+        type=identifier,
+        completes="code",
+        help="a function that returns the query's streaming DataFrame, and makes all that it needs",
+    )
+
+
 def add_code(parser: MagicParser, default: str = "default: the query's own code") -> None:
     """Add the options that name a query's code."""
     parser.add(

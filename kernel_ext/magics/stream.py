@@ -19,11 +19,13 @@ from streamstate.magics.progress import CaptureProgress
 from streamstate.magics.query_code import add_code, builder
 from streamstate.magics.stream_cell import STREAM_CELL, add_every
 from streamstate.magics.stream_check import CHECK
+from streamstate.magics.stream_handover import HANDOVER
 from streamstate.magics.stream_migrate import MIGRATE
 from streamstate.magics.stream_policy import POLICY
 from streamstate.magics.stream_promote import PROMOTE
 from streamstate.magics.stream_replay import REPLAY_VERBS
 from streamstate.magics.stream_rescale import RESCALE
+from streamstate.magics.stream_standby import STANDBY
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import local_path, location
 from streamstate.snapshots.spark.connect import classic_of, connect_session, uses_connect
@@ -255,6 +257,8 @@ _VERBS = (
     RESCALE,
     POLICY,
     PROMOTE,
+    STANDBY,
+    HANDOVER,
     *REPLAY_VERBS,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from streamstate.command_line.argument_types import count, every, option
 from streamstate.errors import InvalidSQLError, QueryError, first_line
@@ -25,7 +25,7 @@ from streamstate.launch.starting import (
 from streamstate.magics.arguments import MagicParser, add_output, add_store
 from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext, require_cell
-from streamstate.operations.supervision.restart_policy import BackOff
+from streamstate.operations.supervision.restart_policy import BackOff, WhenStalled
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.output_modes import MODES
 from streamstate.snapshots.store.layout import Layout
@@ -97,6 +97,20 @@ def _parser() -> MagicParser:
         help="restart the query if it fails, with growing delays, up to N times in ten minutes (default: 5)",
     )
     parser.add(
+        "--stalled-after",
+        metavar="K",
+        type=float,
+        default=BackOff().stalled_after,
+        help="with --restart: an epoch that takes K times the usual is a stall (default: 10)",
+    )
+    parser.add(
+        "--when-stalled",
+        choices=[act.replace(" ", "-") for act in get_args(WhenStalled)],
+        default=BackOff().when_stalled,
+        help="with --restart: only show a stall and its cause (wait, the default), restart the query, or hand it over\n"
+        "to its standby",
+    )
+    parser.add(
         "--record-input",
         action="store_true",
         help="record, in the store, the input of sources that do not keep it for good: all but files, Delta tables,\n"
@@ -119,6 +133,11 @@ def variable_names(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
 
 
+def _back_off(args: argparse.Namespace) -> BackOff:
+    act: WhenStalled = args.when_stalled.replace("-", " ")
+    return BackOff(restarts=args.restart, stalled_after=args.stalled_after, when_stalled=act)
+
+
 def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Running:
     """Check everything, then start."""
     __tracebackhide__ = True
@@ -131,7 +150,7 @@ def _run(notebook: NotebookContext, args: argparse.Namespace, cell: str) -> Runn
     variables = chosen_variables(store, args.shared, options)
     frame = _sql_frame(notebook, cell, variables) if args.sql else _python_frame(notebook, cell)
     checkpoint = location(args.checkpoint or checkpoint_beside(store, args.name))
-    restart = None if args.restart is None else BackOff(restarts=args.restart)
+    restart = None if args.restart is None else _back_off(args)
     launch = Launch(args.name, frame, checkpoint, args.mode, sink, args.trigger, args.partitions, restart)
     check_launch(launch, layout, print)
     launch = with_recorded_input(launch, layout, record_input=args.record_input)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from streamstate.operations.drill.run import DrillReport, drill
+from streamstate.operations.drill.report import AvailabilityReport, DrillReport
+from streamstate.operations.drill.run import drill
 
-__all__ = ["DrillReport", "drill"]
+__all__ = ["AvailabilityReport", "DrillReport", "drill"]

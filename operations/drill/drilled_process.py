@@ -9,7 +9,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -28,12 +28,12 @@ _POLL_SECONDS = 0.05
 Report: TypeAlias = Callable[..., None]
 
 
-def main(task_file: str, events_file: str) -> int:
+def main(task_file: str, events_file: str, *, run: Callable[[Task, Report], None] | None = None) -> int:
     """Run the task; returns the exit status."""
     say = partial(report, Path(events_file))
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
-        _run(Task(**json.loads(Path(task_file).read_text(encoding="utf-8"))), say)
+        (run or _run)(Task(**json.loads(Path(task_file).read_text(encoding="utf-8"))), say)
     except Exception as error:  # noqa: BLE001 - the process that started this one raises it
         say("failed", kind=type(error).__name__, message=str(error))
         return 1
@@ -47,22 +47,27 @@ def _exit_with_parent() -> None:
 
 
 def _run(task: Task, say: Report) -> None:
-    from pyspark import cloudpickle
-
-    from streamstate.replay.stepping.query_sources import check_streaming
+    from streamstate.operations.drill.drilled_query import DrilledQuery
     from streamstate.snapshots.spark.session import session
 
-    build_query = cloudpickle.loads(Path(task.build_query).read_bytes())
+    drilled = DrilledQuery(**(task.drilled or {"folder": "", "build_query": task.build_query}))
+    build_query = drilled.user_function()
     say("began")
     spark = session(**task.settings)
     say("spark")
-    writer = check_streaming(build_query()).writeStream.format("noop").outputMode(task.mode)
+    writer = drilled.frame(build_query).writeStream.format("noop").outputMode(task.mode)
+    if task.drilled is not None:
+        writer = writer.foreachBatch(drilled.write)
     query = writer.option("checkpointLocation", task.checkpoint).trigger(availableNow=True).start()
     say("started")
     _follow(query, task, say)
     say("ended")
     if task.compare_with is not None:
         say("compared", **_compared(spark, task, task.compare_with))
+    if task.compare_later is not None:
+        while not Path(task.compare_later).with_name("compare").exists():
+            time.sleep(_POLL_SECONDS)
+        say("compared", **_compared(spark, replace(task, checkpoint=task.compare_later), task.checkpoint))
 
 
 def _follow(query: StreamingQuery, task: Task, say: Report) -> None:

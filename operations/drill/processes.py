@@ -31,6 +31,8 @@ from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 _POLL_SECONDS = 0.002  # a small epoch takes some tens of milliseconds
 _KILL_SECONDS = 30.0
 _SHOWN_LINES = 5
+DRILLED = "streamstate.operations.drill.drilled_process"
+"""The module that a drill's processes run."""
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _VERSION = re.compile(r"\d+")
 
@@ -53,7 +55,9 @@ class Deadline:
 class DrillProcess:
     """A process that runs a task, in a session of the operating system; leaving the ``with`` block kills all of it."""
 
-    def __init__(self, place: Scratch, name: str, task: Task, deadline: Deadline, during: str) -> None:
+    def __init__(
+        self, place: Scratch, name: str, task: Task, deadline: Deadline, during: str, *, module: str = DRILLED
+    ) -> None:
         self.during = during
         """What is going on, for error messages."""
         self._deadline = deadline
@@ -61,7 +65,7 @@ class DrillProcess:
         self._log = place.folder / f"{name}.log"
         file = place.folder / f"{name}.task"
         file.write_text(json.dumps(asdict(task)), encoding="utf-8")
-        command = [sys.executable, "-m", "streamstate.operations.drill.drilled_process", str(file), str(self._events)]
+        command = [sys.executable, "-m", module, str(file), str(self._events)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -78,9 +82,18 @@ class DrillProcess:
     def __exit__(self, *error: object) -> None:
         self.kill()
 
+    @property
+    def pid(self) -> int:
+        """Its process id, and that of its session."""
+        return self._process.pid
+
+    def check_time(self) -> None:
+        """Raise WaitTimeoutError if the drill's time is over."""
+        self._deadline.check(self.during)
+
     def kill(self) -> None:
         """Kill it, and everything that it started."""
-        _kill_session(self._process.pid)
+        kill_session(self._process.pid)
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
@@ -153,7 +166,7 @@ def _processes_of(session: int) -> list[psutil.Process]:
     return found
 
 
-def _kill_session(session: int) -> None:
+def kill_session(session: int) -> None:
     """Kill a session's processes at once (SIGKILL), like a power cut, and wait until none is left."""
     until = time.monotonic() + _KILL_SECONDS
     with suppress(ProcessLookupError):
@@ -191,7 +204,7 @@ def kill_query(process: DrillProcess, checkpoint: Path, after: int) -> Killed:
     process.wait_until(lambda: _there(process, checkpoint, f"offsets/{after + 1}"))
     at = time.time()
     process.kill()
-    return _killed(checkpoint, at)
+    return killed_now(checkpoint, at)
 
 
 def kill_executor(process: DrillProcess, checkpoint: Path, after: int) -> Killed:
@@ -206,7 +219,7 @@ def kill_executor(process: DrillProcess, checkpoint: Path, after: int) -> Killed
     process.wait_until(lambda: _there(process, checkpoint, f"offsets/{after + 1}"))
     at = time.time()
     executors[0].kill()
-    return _killed(checkpoint, at)
+    return killed_now(checkpoint, at)
 
 
 def _there(process: DrillProcess, checkpoint: Path, name: str) -> bool:
@@ -214,7 +227,8 @@ def _there(process: DrillProcess, checkpoint: Path, name: str) -> bool:
     return (checkpoint / name).exists() or process.seen("ended") is not None
 
 
-def _killed(checkpoint: Path, at: float) -> Killed:
+def killed_now(checkpoint: Path, at: float) -> Killed:
+    """Return the state of a query that was killed at that time."""
     committed = max(CheckpointFiles(checkpoint).committed(), default=-1)
     planned = max((int(file.name) for file in (checkpoint / "offsets").iterdir() if file.name.isdigit()), default=-1)
     in_progress = planned > committed

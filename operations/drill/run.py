@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from streamstate.errors import InvalidArgumentError, NoStateError, QueryError, choices, require_extra
-from streamstate.operations.drill.processes import Deadline, DrillProcess, Killed, kill_executor, kill_query
-from streamstate.operations.drill.scratch import Scratch, scratch, spark_settings
+from streamstate.operations.drill.availability import AvailabilityDrill, Disturbance
+from streamstate.operations.drill.outage import check_cuttable
+from streamstate.operations.drill.processes import DRILLED, Deadline, DrillProcess, Killed, kill_executor, kill_query
+from streamstate.operations.drill.report import DrillReport
+from streamstate.operations.drill.scratch import Scratch, scratch
 from streamstate.operations.drill.task import Event, Task, pickled
-from streamstate.operations.report_html import report
 from streamstate.snapshots.calls.checks import BuildQuery, whole_number
-from streamstate.snapshots.calls.html import head, paragraphs, table, tag, td
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
+from streamstate.snapshots.spark.child_settings import spark_settings
 from streamstate.snapshots.spark.output_modes import known_mode
-from streamstate.snapshots.spark.state_comparison import TableDifference
+from streamstate.snapshots.spark.state_comparison import difference_of
 from streamstate.snapshots.spark.worker.forwarding import classic_spark
 
-Kill = Literal["query", "executor"]
+Kill = Literal["query", "executor", "standby", "store"]
+Slow = Literal["source", "task", "sink"]
 _RECOVERING = "recovering, running to the end, and comparing"
-_KILLED = {"query": "the whole query (Java and Python)", "executor": "one executor"}
 
 
 @classic_spark()
@@ -31,8 +32,13 @@ _KILLED = {"query": "the whole query (Java and Python)", "executor": "one execut
 def drill(
     build_query: BuildQuery,
     *,
-    kill: Kill = "query",
+    kill: Kill | None = None,
+    standby: bool = False,
+    slow: Slow | None = None,
+    partition: bool = False,
     after: int | None = None,
+    store: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
     directory: str | os.PathLike[str] | None = None,
     mode: str = "update",
     epochs: int | None = None,
@@ -41,7 +47,7 @@ def drill(
     progress: ProgressCallback | None = None,
     keep: bool = False,
 ) -> DrillReport:
-    """Kill a query in the middle of an epoch, time its recovery, and compare its state with an undisturbed run.
+    """Disturb a query in the middle of an epoch, time its recovery, and compare it with an undisturbed run.
 
     The query runs twice over the same input, each time in separate processes with a new checkpoint and another Spark.
     Your own queries and data are not touched, and the results are discarded (the ``noop`` sink). The first run is
@@ -50,6 +56,20 @@ def drill(
     ``kill="executor"`` one of the two executors of a small cluster on this machine is killed, and Spark recovers by
     itself. Finally the states of both runs are compared, table by table and key by key.
 
+    With ``standby=True``, ``slow`` or ``partition``, :func:`streamstate.start` starts the second run, with its capture,
+    and a standby under a lease of two seconds. The results go to a sink of the drill, which notes what each epoch gave
+    and who wrote it, and keeps the epoch waiting until the standby is ready. The report says who owned which epochs,
+    and what was lost or written twice. What is done in that epoch:
+
+    - ``kill="query"``: the owner's processes are killed, after the results were written and before the commit.
+    - ``kill="executor"``: one of the owner's two executors is killed.
+    - ``kill="standby"``: the standby's processes are killed.
+    - ``kill="store"``: nobody reaches the store, with the lease and the history, for six seconds.
+    - ``partition=True``: only the owner does not, until after the standby has taken over. Needs a ``store`` that is
+      reached over a network: a proxy on this machine, before the store's server, stops forwarding.
+    - ``slow="sink"``: the sink takes five seconds; ``slow="task"``: one of two executors is suspended for as long;
+      ``slow="source"``: the files of the next epoch come as much later.
+
     The input has to be bounded and repeatable. It is read with ``availableNow``, so set a rate on the source, such as
     ``maxFilesPerTrigger``, to get several epochs. Settings of the running session that a query may depend on
     (``spark.sql.…``, driver memory, jars) are taken over.
@@ -57,8 +77,16 @@ def drill(
     Args:
         build_query: a function without arguments that returns the streaming DataFrame, not started. It runs in other
             processes, so it has to create its own session with ``ss.session()``.
-        kill: ``"query"`` or ``"executor"``.
+        kill: ``"query"``, ``"executor"``, and with a standby ``"standby"`` or ``"store"``; by default ``"query"``,
+            unless something is slow or cut off.
+        standby: run a standby beside the query.
+        slow: the place to slow down: ``"source"`` (files of the local disk only), ``"task"`` or ``"sink"``.
+        partition: cut the owner off from the store.
         after: the epoch after whose commit to kill; by default one in the middle.
+        store: where to capture into, in a new folder that stays; by default in the drill's folder. Only an object store
+            can be cut off.
+        storage_options: options of the store, as deltalake takes them; with the server's ``http://`` address if it is
+            to be cut off.
         directory: where to create the drill's folder, which is removed at the end; by default with temporary files.
         mode: the query's output mode.
         epochs: stop both runs after this many epochs; by default at the end of the input.
@@ -87,115 +115,43 @@ def drill(
         >>> report.ok, report.after
         (True, 1)
     """
-    if kill not in get_args(Kill):
-        raise InvalidArgumentError(f"Invalid kill={kill!r}: expected one of {choices(get_args(Kill))}.")
+    kind = _kind(kill, slow, standby=standby, partition=partition)
     known_mode(mode)
     for name, number, least in (("after", after, 0), ("epochs", epochs, 2), ("partitions", partitions, 1)):
         if number is not None:
             whole_number(number, name, least=least)
     if not timeout > 0:
         raise InvalidArgumentError(f"Invalid timeout={timeout!r}: expected seconds, more than 0.")
+    if partition or (kind == "store" and store is not None and "://" in store):
+        check_cuttable(store, storage_options or {})
     require_extra("spark")
     query = pickled(build_query)
     with scratch(directory, keep=keep) as place:
         (place.folder / "query").write_bytes(query)
-        settings = spark_settings(kill, partitions, place.temporary)
+        settings = spark_settings(partitions, place.temporary, cluster=kind in ("executor", "slow task"))
         task = Task(str(place.folder / "query"), str(place.drilled), settings, mode, epochs)
-        return _Drill(place, task, kill, Deadline(timeout), progress or silent, keep=keep).run(after)
+        what = Disturbance(kind, standby, _new_store(store, place), storage_options)
+        plain = kind in ("query", "executor") and not standby
+        return _Drill(place, task, what, Deadline(timeout), progress or silent, keep=keep).run(after, plain=plain)
 
 
-@dataclass(frozen=True)
-class DrillReport:
-    """The recovery of a query from a kill, and the comparison of its state with that of an undisturbed run."""
+def _kind(kill: object, slow: object, *, standby: bool, partition: bool) -> str:
+    """Return the one thing to do to the query."""
+    for name, value, known in (("kill", kill, get_args(Kill)), ("slow", slow, get_args(Slow))):
+        if value is not None and value not in known:
+            raise InvalidArgumentError(f"Invalid {name}={value!r}: expected one of {choices(known)}.")
+    chosen = [*([kill] if kill else []), *([f"slow {slow}"] if slow else []), *(["partition"] if partition else [])]
+    if len(chosen) > 1:
+        raise InvalidArgumentError("A drill does one thing.\nChoose one of kill=, slow= and partition=.")
+    kind = str(chosen[0]) if chosen else "query"
+    if kind in ("standby", "store", "partition") and not standby:
+        given = "partition=True" if partition else f"kill={kill!r}"
+        raise InvalidArgumentError(f"{given} is about a query with a standby.\nAdd standby=True.")
+    return kind
 
-    kill: str
-    """What was killed: ``"query"`` or ``"executor"``."""
-    after: int
-    """The epoch after whose commit it was killed."""
-    in_flight: bool
-    """Whether the next epoch was in progress, begun but not committed, at the kill: the hard case."""
-    half_written: int
-    """How many state files the unfinished epoch left behind."""
-    epochs_replayed: int
-    """How many epochs had to be run again."""
-    seconds_to_recover: float
-    """Seconds from the kill to the commit of the next epoch."""
-    phases: Mapping[str, float]
-    """The parts of that time in seconds, in order; empty if Spark recovered by itself, which does not report them."""
-    loading_seconds: float | None
-    """How long all tasks of the first epoch together took to load state; None if Spark does not report it."""
-    epochs: int
-    """How many epochs the query that was killed committed in all."""
-    compared_at: int
-    """Its last epoch, whose state was compared."""
-    aligned: bool
-    """Whether both runs had the same epochs; if not, only their final states can be compared."""
-    first_difference: int | None
-    """The epoch in which the states diverge; None if they do not, or if the epochs are not the same."""
-    differences: tuple[TableDifference, ...]
-    """The state tables that differ from the undisturbed run, at that epoch or at the end: the rows that are missing
-    (``of_one``), and those that are there instead (``of_other``)."""
-    directory: Path | None = field(default=None, compare=False)
-    """The folder with the checkpoints ``undisturbed`` and ``drilled``; None if they were not kept."""
 
-    @property
-    def ok(self) -> bool:
-        """True if the state is the same as that of the undisturbed run."""
-        return not self.differences
-
-    @property
-    def verdict(self) -> str:
-        """The result of the comparison, in a sentence."""
-        where = f"at epoch {self.compared_at}" if self.aligned else "at the end of the input"
-        if self.ok:
-            result = f"The state {where} is the same, key by key, as in an undisturbed run."
-        elif self.first_difference is None:
-            result = f"The state {where} differs from that of an undisturbed run."
-        elif self.first_difference <= self.after:
-            result = (
-                f"The states of the two runs diverge in epoch {self.first_difference}, before anything was killed: "
-                "the query itself is not deterministic."
-            )
-        else:
-            result = f"The state differs from that of an undisturbed run from epoch {self.first_difference} on."
-        return result if self.aligned else f"{result} The two runs divided their input into different epochs."
-
-    @property
-    def moment(self) -> str:
-        """The killed process and the moment, in a sentence."""
-        upcoming = self.after + 1
-        if not self.in_flight:
-            return f"Killed {_KILLED[self.kill]} after epoch {self.after}; epoch {upcoming} was not in progress."
-        files = f", with {self.half_written:,} of its state files written" if self.half_written else ""
-        return f"Killed {_KILLED[self.kill]} while epoch {upcoming} was in progress{files}."
-
-    def __repr__(self) -> str:
-        parts = [f"{seconds:6.2f} s  {name}" for name, seconds in self.phases.items()]
-        if self.loading_seconds is not None:
-            parts.append(f"{self.loading_seconds:6.2f} s  to load state, all tasks of the epoch together")
-        recovered = f"The next epoch was committed {self.seconds_to_recover:,.2f} s later. {self._replayed}"
-        lines = [self.moment, recovered, *(f"  {part}" for part in parts), self.verdict]
-        return "\n".join([*lines, *map(str, self.differences)])
-
-    def _repr_html_(self) -> str:
-        phases = [*self.phases.items(), ("until the next epoch was committed", self.seconds_to_recover)]
-        rows = [[tag("th", name, scope="row"), td(f"{seconds:,.2f} s", "number")] for name, seconds in phases]
-        seconds = self.loading_seconds
-        loading = "" if seconds is None else f"Loading state took {seconds:,.2f} s, all tasks together."
-        return report(
-            tag("p", f"{self.moment} {self._replayed}"),
-            table(["phase", head("took", "number")], rows, caption="After the kill"),
-            paragraphs([loading, tag("strong", f"{'✓' if self.ok else '✗'} {self.verdict}")]),
-            *(tag("pre", str(difference)) for difference in self.differences),
-        )
-
-    @property
-    def _replayed(self) -> str:
-        if self.kill == "executor":
-            return "Spark recovered by itself."
-        if not self.epochs_replayed:
-            return "No epoch had to be run again."
-        return f"{self.epochs_replayed:,} epoch{'s' if self.epochs_replayed > 1 else ''} had to be run again."
+def _new_store(store: str | None, place: Scratch) -> str:
+    return str(place.folder / "store") if store is None else f"{store.rstrip('/')}/{place.folder.name}"
 
 
 @dataclass(frozen=True)
@@ -204,27 +160,35 @@ class _Drill:
 
     place: Scratch
     task: Task
-    kill: Kill
+    what: Disturbance
     deadline: Deadline
     progress: ProgressCallback
     keep: bool
 
-    def run(self, after: int | None) -> DrillReport:
-        last = self._run_undisturbed()
-        after = (last - 1) // 2 if after is None else after
-        if after >= last:
-            raise InvalidArgumentError(
-                f"Invalid after={after}: the input makes the epochs 0 to {last}, and one has to follow the kill.\n"
-                f"Choose an epoch from 0 to {last - 1}, or give the query more input."
-            )
-        return self._kill_query(after) if self.kill == "query" else self._kill_executor(after)
-
-    def _run_undisturbed(self) -> int:
-        """Run the query without a kill; returns its last epoch."""
-        checkpoint = str(self.place.undisturbed)
-        with self._start("undisturbed", "running the query undisturbed", checkpoint=checkpoint) as process:
+    def run(self, after: int | None, *, plain: bool) -> DrillReport:
+        checkpoint, during = str(self.place.undisturbed), "running the query undisturbed"
+        if plain:
+            with self._start("undisturbed", during, checkpoint=checkpoint) as process:
+                process.wait("ended")
+            after = self._moment(after)
+            return self._kill_query(after) if self.what.kind == "query" else self._kill_executor(after)
+        later: dict[str, Any] = {
+            "compare_later": str(self.place.drilled),
+            "drilled": {
+                "folder": str(self.place.folder / "whole"),
+                "build_query": self.task.build_query,
+                "links": self.what.links(self.place),
+            },
+            "settings": {**self.task.settings, "spark.master": "local[*]"},
+        }
+        with self._start("undisturbed", during, checkpoint=checkpoint, **later) as process:
             process.wait("ended")
-        result = CheckpointFiles(checkpoint)
+            after = self._moment(after)
+            return AvailabilityDrill(self._start, self.place, self.what, after, self.keep).run(process, self.task)
+
+    def _moment(self, after: int | None) -> int:
+        """Return the epoch after whose commit to disturb the query, from those of the undisturbed run."""
+        result = CheckpointFiles(self.place.undisturbed)
         if not result.has_state():
             raise NoStateError("The query keeps no state, so there is none to recover.\nDrill a stateful query.")
         last = max(epoch for epoch in result.committed() if self.task.epochs is None or epoch < self.task.epochs)
@@ -233,7 +197,13 @@ class _Drill:
                 "The input makes a single epoch, and a drill needs a second one in which to kill the query.\n"
                 "Set a rate on the source, such as option('maxFilesPerTrigger', 1), or give it more input."
             )
-        return last
+        after = (last - 1) // 2 if after is None else after
+        if after >= last:
+            raise InvalidArgumentError(
+                f"Invalid after={after}: the input makes the epochs 0 to {last}, and one has to follow the kill.\n"
+                f"Choose an epoch from 0 to {last - 1}, or give the query more input."
+            )
+        return after
 
     def _kill_query(self, after: int) -> DrillReport:
         with self._start("drilled", f"running the query again, to kill it in epoch {after + 1}") as process:
@@ -253,9 +223,9 @@ class _Drill:
             self._check_unfinished(killed)
             return self._report(after, killed, process, compared)
 
-    def _start(self, name: str, during: str, **changes: Any) -> DrillProcess:
+    def _start(self, name: str, during: str, module: str = DRILLED, **changes: Any) -> DrillProcess:
         self.progress(during, None)
-        return DrillProcess(self.place, name, replace(self.task, **changes), self.deadline, during)
+        return DrillProcess(self.place, name, replace(self.task, **changes), self.deadline, during, module=module)
 
     def _check_unfinished(self, killed: Killed) -> None:
         """Raise if no work was left at the kill."""
@@ -272,16 +242,16 @@ class _Drill:
         epoch = process.epoch(first)
         loading = epoch.facts["loading_ms"] if epoch is not None else None
         return DrillReport(
-            kill=self.kill,
+            kill=self.what.kind,
             after=after,
             in_flight=killed.committed == after and killed.planned > after,
             half_written=killed.half_written,
-            epochs_replayed=killed.planned - killed.committed if self.kill == "query" else 0,
+            epochs_replayed=killed.planned - killed.committed if self.what.kind == "query" else 0,
             seconds_to_recover=seconds,
-            phases=_phases(process, killed, epoch, seconds) if self.kill == "query" else {},
+            phases=_phases(process, killed, epoch, seconds) if self.what.kind == "query" else {},
             loading_seconds=None if loading is None else loading / 1000,
             epochs=len(CheckpointFiles(self.place.drilled).committed()),
-            **{**compared.facts, "differences": tuple(map(_difference, compared.facts["differences"]))},
+            **{**compared.facts, "differences": tuple(map(difference_of, compared.facts["differences"]))},
             directory=self.place.folder if self.keep else None,
         )
 
@@ -297,9 +267,3 @@ def _phases(process: DrillProcess, killed: Killed, epoch: Event | None, seconds:
         return {**phases, "to plan the query and run the epoch": end - spark.at}
     start = epoch.facts["began"]
     return {**phases, "to plan the query": start - spark.at, "to run the epoch": end - start}
-
-
-def _difference(facts: dict[str, Any]) -> TableDifference:
-    """Return a difference from plain values: JSON has turned its tuples into lists."""
-    difference = TableDifference(**facts)
-    return replace(difference, of_one=tuple(difference.of_one), of_other=tuple(difference.of_other))

@@ -5,16 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamstate.errors import InvalidArgumentError, first_line
-from streamstate.snapshots.calls.checks import BuildQuery
-
-if TYPE_CHECKING:
-    pass
 
 _MAKE_ALL = "Let it create everything that it needs, starting with spark = streamstate.session()"
 
@@ -34,6 +30,15 @@ class Task:
     """Stop after this many epochs; None: at the end of the input."""
     compare_with: str | None = None
     """The checkpoint of the undisturbed run."""
+    compare_later: str | None = None
+    """Of the undisturbed run: the other checkpoint, compared once the file ``compare`` stands beside it."""
+    drilled: Mapping[str, Any] | None = None
+    """The fields of the :class:`DrilledQuery` that notes results and commits; None: the results are discarded."""
+    store: str | None = None
+    """The store to capture into."""
+    storage_options: Mapping[str, str] | None = None
+    lease: float | None = None
+    """The time to live of the lease, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def events_of(path: Path) -> list[Event]:
     return [Event(**json.loads(line)) for line in lines if line.endswith("\n")]
 
 
-def pickled(build_query: BuildQuery) -> bytes:
+def pickled(build_query: Callable[..., Any]) -> bytes:
     """Return the function as bytes, for another process.
 
     A function of an importable module is sent by name; one of a notebook or a script by value, with what it refers to.
@@ -88,7 +93,7 @@ def pickled(build_query: BuildQuery) -> bytes:
         ) from error
 
 
-def _spark_objects(build_query: BuildQuery) -> Iterator[str]:
+def _spark_objects(build_query: Callable[..., Any]) -> Iterator[str]:
     """Yield the names by which the function refers to objects of this process's Spark."""
     if not inspect.isfunction(build_query) or not _sent_by_value(build_query):
         return

@@ -1,16 +1,18 @@
-"""The restart policy of a failed query: the cause of the failure, the wait, and the limits."""
+"""The restart policy of a query that failed or stalled: the cause of the failure, the wait, and the limits."""
 
 from __future__ import annotations
 
 import re
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from streamstate.errors import InvalidArgumentError, first_line, hidden_cause
+from streamstate.errors import InvalidArgumentError, choices, first_line, hidden_cause
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+WhenStalled: TypeAlias = Literal["wait", "restart", "hand over"]
 
 _PYTHON = "Traceback (most recent call last):"
 _TASK_LOST = re.compile(r"most recent failure: Lost task [^(]*\(TID \d+\) \([^)]*\): (.*)")
@@ -18,10 +20,15 @@ _TASK_LOST = re.compile(r"most recent failure: Lost task [^(]*\(TID \d+\) \([^)]
 
 @dataclass(frozen=True)
 class BackOff:
-    """Limits and waits of :meth:`streamstate.Running.supervise` for restarting a query that failed.
+    """What :meth:`streamstate.Running.supervise` does about a query that failed, or that stalls.
 
     The wait doubles from ``initial_wait`` to ``longest`` seconds while the query fails without committing an epoch.
     Once it commits one, the next wait is ``initial_wait`` seconds again.
+
+    A query stalls if it has been busy with one epoch for ``stalled_after`` times the usual, and for ``stall_floor``
+    seconds at least. The usual is the 95th percentile of its last 100 epochs; fewer than five are no usual. A query
+    that waits for data or for its trigger is not busy. In the first two epochs after a start, three times as long is
+    allowed. While tasks end or read rows, a long epoch is only slow, unless one task runs far longer than the others.
     """
 
     restarts: int = 5
@@ -34,6 +41,14 @@ class BackOff:
     """The longest wait in seconds."""
     max_failures_without_progress: int = 3
     """How many failures in a row are allowed without a committed epoch in between."""
+    stalled_after: float | None = 10.0
+    """An epoch that takes this many times the usual is a stall; None: never."""
+    stall_floor: float = 30.0
+    """Seconds that an epoch takes at least before it is a stall. With less than about 20, slow tasks may look stuck."""
+    when_stalled: WhenStalled = "wait"
+    """``"wait"``: only show and record the stall, because restarting a query that is slow makes it slower.
+    ``"restart"``: stop the query if nothing in it moves, and start it again; this counts as a failure. ``"hand over"``:
+    stop it, and give its lease to its standby; without a standby that is ready, restart it."""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -42,6 +57,14 @@ class BackOff:
             raise InvalidArgumentError(
                 f"Invalid {self}: expected restarts and max_failures_without_progress of at least 1, within above 0"
                 " seconds, and initial_wait from 0 to longest seconds."
+            )
+        if not (self.stalled_after is None or self.stalled_after > 1) or self.stall_floor <= 0:
+            raise InvalidArgumentError(
+                f"Invalid {self}: expected stalled_after above 1, or None for never, and stall_floor above 0 seconds."
+            )
+        if self.when_stalled not in get_args(WhenStalled):
+            raise InvalidArgumentError(
+                f"Invalid when_stalled={self.when_stalled!r}: expected {choices(get_args(WhenStalled))}."
             )
 
 
@@ -77,6 +100,15 @@ class Restarts:
         wait = min(policy.initial_wait * 2.0 ** (self.attempt - 1), policy.longest)
         self._times.append(now + wait)
         return wait
+
+
+_WAITS = ("Waiting for data to arrive", "Waiting for next trigger")
+
+
+def waits(query: StreamingQuery) -> bool:
+    """Check that the query has no epoch to run at this moment."""
+    status = query.status
+    return not status["isTriggerActive"] and status["message"] in _WAITS
 
 
 def failure_of(query: StreamingQuery) -> str | None:

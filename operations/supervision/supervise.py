@@ -1,7 +1,12 @@
-"""Supervision: restart a query that fails from its last committed epoch, with growing waits.
+"""Supervision: restart a query that fails from its last committed epoch, with growing waits, and notice stalls.
 
 Started again from its checkpoint, a streaming query continues as though it had not failed, because it is deterministic
-up to its sources. A query that keeps failing is given up, and its handle says why.
+up to its sources. A query that keeps failing is given up, and its handle says why. :class:`BackOff` says when an epoch
+takes so long that the query stalls, and what is done then.
+
+A run that is stopped for a stall must have ended before another one begins. Spark cancels its tasks, and kills their
+Python workers two seconds later; a Python source ends too. A function of ``foreachBatch`` that does not return cannot
+be stopped: the query then stays as it is, and keeps its lease.
 """
 
 from __future__ import annotations
@@ -10,12 +15,13 @@ import atexit
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from streamstate.errors import QueryError, WaitTimeoutError, require_extra
+from streamstate.errors import QueryError, StreamStateError, WaitTimeoutError, first_line, require_extra
 from streamstate.operations.supervision.restart_policy import BackOff, Restarts, failure_of, in_one_line
+from streamstate.operations.supervision.stall_watch import Stall, StallWatch
 from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.snapshots.capture.reached_checkpoint import checkpoint_of
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -25,6 +31,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_SECONDS = 0.2
+_STOP_SECONDS = 10.0
+"""Seconds after which a run that is being stopped counts as one that cannot be."""
+
+Note: TypeAlias = Callable[[str, int, str, Mapping[str, float | str | None]], object]
+"""Called with an event of supervision, the newest committed epoch, the reason in words, and numbers."""
 
 _supervised: weakref.WeakSet[Supervised] = weakref.WeakSet()
 
@@ -77,6 +88,8 @@ class Supervised:
         clock: a monotonic clock in seconds.
         ended: called once, when supervision ends.
         checkpoint: its checkpoint; by default it is asked for.
+        note: writes down what is decided, before it is done.
+        has_standby: returns whether a standby would take the query over if its lease was given back.
     """
 
     def __init__(
@@ -88,12 +101,17 @@ class Supervised:
         clock: Callable[[], float] = time.monotonic,
         ended: Callable[[], None] = lambda: None,
         checkpoint: str | None = None,
+        note: Note = lambda *_: None,
+        has_standby: Callable[[], bool] = lambda: False,
     ) -> None:
         self._start = start
         self._clock = clock
         self._on_end = ended
         self._checkpoint = CheckpointFiles(checkpoint or checkpoint_of(query), running_session())
         self._restarts = Restarts(back_off or BackOff())
+        self._note_event, self._has_standby = note, has_standby
+        self._stalls = StallWatch(self._restarts.back_off, self._checkpoint, clock)
+        self._ending: _EndingRun | None = None
         self._changed = threading.Condition()
         self._stopping = self._leaving = self._over = self._paused = False
         self._due: float | None = None
@@ -103,6 +121,8 @@ class Supervised:
         """The last failure, in one line; None if there was none."""
         self.restarts = 0
         """How many times the query was restarted."""
+        self.unwritten: str | None = None
+        """Why the last decision could not be written to the store; None if it could."""
         self._started_after = self._newest_epoch()
         self._thread = BackgroundThread(self._watch, "streamstate-supervision")
         _supervised.add(self)
@@ -110,13 +130,30 @@ class Supervised:
 
     @property
     def state(self) -> str:
-        """'running', 'restarting (attempt 2, in 4 s: reason)', 'failed', 'stopped' or 'finished'."""
+        """'running', 'restarting (attempt 2, in 4 s: reason)', 'failed', 'stopped' or 'finished'.
+
+        While it stalls, it is for example 'running (no epoch for 42 s, usually 1.3 s: task 3 of stage 12 runs 41 s, the
+        others took 0.4 s)'.
+        """
         with self._changed:
             if self._over:
                 return self._end_state()
             if self._due is None:
-                return "running"
+                return "running" if self.stalled is None else f"running ({self.stalled})"
             return f"restarting ({self._describe_start(self._due)}: {self.error})"
+
+    @property
+    def stall(self) -> Stall | None:
+        """The stall that the query is in, as of the last look for its cause; None if it is in none."""
+        return None if self._over else self._stalls.stall
+
+    @property
+    def stalled(self) -> str | None:
+        """The stall in words, and if the query could not be stopped; None if it does not stall."""
+        stall, ending = self.stall, self._ending
+        if stall is None:
+            return None
+        return f"{stall}; it cannot be stopped: {ending.why}" if ending is not None and ending.why else str(stall)
 
     @property
     def next_start(self) -> str | None:
@@ -216,19 +253,79 @@ class Supervised:
         """Wait a moment; False if the query has ended or is to be stopped."""
         if self._leaving:
             return False
+        if self._ending is not None and not self._stopping:
+            return self._wait_for_end(self._ending)
         if self._stopping:
             self.query.stop()
             return False
         if not self.query.isActive and not self._paused:
             return False
+        if not self._paused:
+            self._look_for_stall()
         with self._changed:
             if not self._stopping:
                 self._changed.wait(_POLL_SECONDS)
         return True
 
+    def _look_for_stall(self) -> None:
+        """Note if the query stalls, or does not any more; begin to stop it if that is the policy and nothing moves."""
+        known, seconds = self._stalls.stall, self._stalls.busy_for()
+        try:
+            if not self._stalls.look(self.query):
+                return
+        except Exception:  # noqa: BLE001 (Spark is ending, or busy; the next look tells)
+            return
+        stall, policy = self._stalls.stall, self._restarts.back_off
+        if stall is None:
+            self._note("went on", f"The query went on by itself after {seconds:.0f} s.", seconds=seconds)
+            return
+        act = policy.when_stalled if stall.moves is False else "wait"
+        if known is None or act != "wait":
+            numbers = {"seconds": stall.seconds, "usual_seconds": stall.usual, "cause": stall.cause.kind}
+            self._note("stalled", f"{stall}.", evidence=stall.cause.evidence, act=act, **numbers)
+        if act != "wait":
+            self._ending = _EndingRun(self.query, self._clock())
+
+    def _wait_for_end(self, ending: _EndingRun) -> bool:
+        """Wait a moment for the end of a run that stalled; False once it has ended, so that it is restarted."""
+        if ending.wait(_POLL_SECONDS):
+            if self._paused or ending.query is not self.query:  # it is being rescaled, or was
+                self._ending = None
+                return True
+            return False
+        if ending.why is None and (ending.error or self._clock() - ending.began > _STOP_SECONDS):
+            ending.why = ending.error or f"it has not ended after {_STOP_SECONDS:.0f} s"
+            self._note("cannot be stopped", f"The query cannot be stopped: {ending.why}.")
+        return True
+
+    def _note(self, event: str, reason: str, **numbers: float | str | None) -> None:
+        """Write down what happened, or is decided."""
+        try:
+            self._note_event(event, self._newest_epoch(), reason, numbers)
+            self.unwritten = None
+        except (StreamStateError, OSError) as error:
+            self.unwritten = f"What supervision decides cannot be written: {first_line(error)}"
+
+    def _failure(self) -> str | None:
+        """Return why the run failed, or was stopped; None if it ended by itself or is to be stopped."""
+        ending, stall = self._ending, str(self._stalls.stall)
+        self._ending = self._stalls.stall = None
+        if self._stopping:
+            return None
+        if ending is None:
+            return failure_of(self.query)
+        if self._restarts.back_off.when_stalled != "hand over":
+            return stall
+        if not self._has_standby():
+            return f"{stall}; no standby is ready to take over"
+        with self._changed:
+            self.error, self._restarts.given_up = stall, "it was handed over to its standby"
+        self._note("handed over", f"The lease is given back for the standby: {stall}.")
+        return None
+
     def _restart_after_failure(self) -> bool:
-        """Restart a query that ended with an error; False if it ended without one or is given up."""
-        failure = None if self._stopping else failure_of(self.query)
+        """Restart a query that ended with an error, or stalled; False if it ended without one or is given up."""
+        failure = self._failure()
         while failure is not None:
             newest = self._newest_epoch()
             self._schedule(failure, progressed=newest > self._started_after)
@@ -255,6 +352,11 @@ class Supervised:
             wait = self._restarts.after_failure(progressed=progressed, now=now)
             self._due = None if wait is None else now + wait
             self._changed.notify_all()
+        if wait is None:
+            self._note("given up", f"The query is not restarted: {self.given_up}. Last failure: {failure}")
+        else:
+            attempt = self._restarts.attempt
+            self._note("restart", f"The query is restarted: {failure}", attempt=attempt, wait_seconds=wait)
 
     def _wait_until_due(self) -> bool:
         """Wait for the time of the next start; False if there is none, or supervision was stopped meanwhile."""
@@ -265,6 +367,39 @@ class Supervised:
 
     def _newest_epoch(self) -> int:
         return max(self._checkpoint.committed(), default=-1)
+
+
+class _EndingRun:
+    """A run that is being stopped, which may not end. Only when Spark's call returns has the run's thread ended.
+
+    Attributes:
+        began: when it was to be stopped.
+        error: why Spark gave up; None: it did not.
+        why: why it cannot be stopped; None: it may still end.
+    """
+
+    def __init__(self, query: StreamingQuery, now: float) -> None:
+        self.began = now
+        self.error: str | None = None
+        self.why: str | None = None
+        self.query = query
+        self._ended = threading.Event()
+        self._thread = BackgroundThread(self._stop, "streamstate-stopping")
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end; False if it has not come."""
+        return self._ended.wait(seconds)
+
+    def _stop(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self.query.stop()
+                self._ended.set()
+            except Exception as error:  # noqa: BLE001 (Spark's own time is up, or Java is gone; the state says so)
+                self.error = first_line(error)
+                if "Timeout" not in str(error):
+                    return
 
 
 def _end_all() -> None:

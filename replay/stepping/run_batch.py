@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from streamstate.errors import (
 )
 from streamstate.replay.stepping.fork_folder import ForkFolder
 from streamstate.snapshots.capture.epoch_entries import BatchProgress
+from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import location
 from streamstate.snapshots.spark.connect import errors_of_spark
 from streamstate.snapshots.spark.epoch_reports import finished
@@ -38,6 +40,8 @@ from streamstate.snapshots.spark.worker.forwarding import CLIENT_QUERIES
 _STARTS = 3
 # Waiting returns to Python this often, so that an interrupt is noticed; in seconds.
 _POLL = 1
+_STARTING = 3.0
+"""Seconds in which a query starts whose start was interrupted."""
 _SINKS_FILE = "streamstate-sinks.json"
 """A file in the fork with the paths that it has written to. Spark does not read it."""
 
@@ -107,12 +111,27 @@ def run_batch(
             writer = sink.attach(frame.writeStream).outputMode(mode).option("checkpointLocation", checkpoint)
             writer = writer.trigger(once=True)
             with with_settings(frame.sparkSession, {**settings_of(frame), **conf}):
-                query = writer.start()
+                query = _started(writer, frame.sparkSession, checkpoint)
             _wait(query)
             return _progress(query, epoch), last_execution(query)
         except errors_of_spark() as error:
             if starts == _STARTS or not worker_was_late(error):
                 raise _batch_error(error, checkpoint, epoch) from error
+
+
+def _started(writer: DataStreamWriter, spark: SparkSession, checkpoint: str) -> StreamingQuery:
+    """Start the query. If that is interrupted, Java may start it all the same: it is waited for, and stopped."""
+    try:
+        return writer.start()
+    except KeyboardInterrupt:
+        query_id = CheckpointFiles(checkpoint, spark).query_id
+        deadline = time.monotonic() + _STARTING
+        while time.monotonic() < deadline:
+            if found := [query for query in spark.streams.active if query.id == query_id]:
+                found[0].stop()
+                break
+            time.sleep(_STARTING / 20)
+        raise
 
 
 def _wait(query: StreamingQuery) -> None:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamstate.errors import CaptureError, require_extra
 from streamstate.snapshots.checkpoint.filesystem import quoted_uri
-from streamstate.snapshots.checkpoint.local_files import decode_text, whole_lines
+from streamstate.snapshots.checkpoint.local_files import already_exists, decode_text, whole_lines
 from streamstate.snapshots.checkpoint.read_ahead import ReadAheadFiles
 from streamstate.snapshots.store.delta.object_store import PATIENCE, REACHING, plain
 
@@ -131,6 +131,23 @@ class ObjectFiles(ReadAheadFiles):
 
         with self._errors():
             return sum(entry["size"] for page in obstore.list(self._store, self._key(path)) for entry in page)
+
+    def put(self, path: str, text: str, *, replace: bool) -> None:
+        """Write a small file.
+
+        Raises:
+            FileExistsError: it exists and is not to be replaced; also if another process writes it at the same moment.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            with self._errors():
+                obstore.put(self._store, self._key(path), text.encode(), mode="overwrite" if replace else "create")
+        except CaptureError as error:
+            if isinstance(error.__cause__, AlreadyExistsError):
+                raise already_exists(path) from error
+            raise
 
     def each(self, read: Callable[[_T], _U], items: Iterable[_T]) -> Iterator[_U]:
         """Apply ``read`` to each item, in order; several run at once."""

@@ -111,10 +111,14 @@ def refuse_copy(checkpoint: str, refused: str) -> None:
         )
 
 
+def cache_folder(name: str) -> Path:
+    """Return a folder of streamstate in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "streamstate", name)
+
+
 def copies_folder() -> Path:
-    """Return the folder of all copies, in the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache, "streamstate", "checkpoints")
+    """Return the folder of all copies."""
+    return cache_folder("checkpoints")
 
 
 class CopiedCheckpoint(CheckpointFiles):

@@ -159,6 +159,12 @@ class StoreFiles:
                 return found
         return []
 
+    @cached_property
+    def since_snapshot(self) -> list[StateFile]:
+        """The files with changes after the newest snapshot, of all attempts, ascending."""
+        newest = max((file.version for file in self.files if file.whole), default=0)
+        return [file for file in self.files if file.version > newest]
+
     def beside(self, name: str) -> list[str]:
         """Return the checksum files that belong to a file."""
         checksums = (f".{name}.crc", f"{name}.crc", f".{name}.crc.crc")

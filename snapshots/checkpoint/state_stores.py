@@ -76,6 +76,22 @@ def state_stores(root: str, files: ReadableFiles, original: CheckpointFiles, epo
                 yield StateStore(operator, partition, name, names.index(name), families, listed)
 
 
+def replay_ahead(checkpoint: CheckpointFiles, epoch: int) -> tuple[int, int]:
+    """Return how much a start after an epoch replays on top of the newest snapshots.
+
+    Returns:
+        The most versions that a store replays, and about how many bytes they have in all stores: as many versions as
+        large as the newest one.
+    """
+    versions = size = 0
+    for store in state_stores(checkpoint.path, checkpoint.files, checkpoint, epoch):
+        if changes := store.listed.since_snapshot:
+            newest = checkpoint.files.size(f"{checkpoint.path}/{store.folder}/{changes[-1].name}")
+            count = changes[-1].version - changes[0].version + 1
+            versions, size = max(versions, count), size + count * newest
+    return versions, size
+
+
 def _stores_in(folder: str, files: ReadableFiles) -> dict[str, StoreFiles]:
     """Return the stores with files in a partition's folder, by name."""
     names = files.names(folder)

@@ -55,6 +55,14 @@ def java_runs() -> bool:
     return java is not None and java.poll() is None
 
 
+def java_process_id() -> int | None:
+    """Return the process id of this process's Java; None if it has none."""
+    from pyspark import SparkContext
+
+    jvm: Any = SparkContext._jvm
+    return None if jvm is None else int(jvm.java.lang.ProcessHandle.current().pid())
+
+
 @contextmanager
 def java_ends_on_failure() -> Iterator[None]:
     """If the start in the block fails, end the Java that it started: the next start is another.

@@ -6,9 +6,9 @@ Spark's executors read and compare; only a digest of each table and the few rows
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamstate.errors import SparkVersionError, UnknownEpochError, choices
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
@@ -63,6 +63,12 @@ class TableDifference:
         lines += [f"  - {row}" for row in self.of_one]
         lines += [f"  + {row}" for row in self.of_other]
         return "\n".join(lines)
+
+
+def difference_of(facts: Mapping[str, Any]) -> TableDifference:
+    """Return a difference from plain values: JSON has turned its tuples into lists."""
+    difference = TableDifference(**facts)
+    return replace(difference, of_one=tuple(difference.of_one), of_other=tuple(difference.of_other))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A query's policies, and every decision that followed from them, as rows of the store.
+"""A query's policies, and every decision on it, as rows of the store: those of a policy, and those of supervision.
 
 A row says what is intended; it is committed before anything is moved. So whoever continues after a kill finds in the
 rows what should be in force.
@@ -7,23 +7,15 @@ rows what should be in force.
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
+from typing import Any
 
-import pyarrow as pa
-
-from streamstate.errors import DamagedStoreError
-from streamstate.snapshots.store.consistent_read import read_once
-from streamstate.snapshots.store.delta import append_once, open_or_create
-from streamstate.snapshots.store.delta.commits import Handle
-from streamstate.snapshots.store.delta.maintenance import merge_small_files
-from streamstate.snapshots.store.delta.reading import TableVersion
 from streamstate.snapshots.store.layout import CONTROL, Layout
+from streamstate.snapshots.store.numbered_table import NumberedTable
 
-POLICY, DECISION, ACTED = "policy", "decision", "acted"
+POLICY, DECISION, ACTED, SUPERVISION = "policy", "decision", "acted", "supervision"
 """The kinds of rows; readers skip those that they do not know."""
 SHEDDING, ADMISSION, RESCALE, NONE = "shedding", "admission", "rescale", "none"
 """The levers."""
@@ -35,12 +27,14 @@ class ControlRow:
 
     Attributes:
         kind: ``policy``: a policy was declared or ended; ``decision``: a lever is to be moved, or a fact was noted;
-            ``acted``: the first epoch that a limit or a new number of partitions certainly applied to.
+            ``acted``: the first epoch that a limit or a new number of partitions certainly applied to;
+            ``supervision``: a failure or a stall, and what is done about it.
         epoch: the newest committed epoch then (−1: none); of ``policy``, the newest planned one, the last to which it
             did not apply; of ``acted``, the first epoch that it applied to.
         policy: the number of the row that declared the policy.
         lever, before, after, holds, reason, needs: as in a decision.
-        inputs: the numbers that a decision follows from; the policy's text; or the decision that ``acted``.
+        inputs: the numbers that a decision follows from; the policy's text; the decision that ``acted``; or the
+            ``event`` of supervision.
         number: the row's number, from 0 on.
         at: when it was written.
     """
@@ -130,80 +124,16 @@ def policy_words(known: InForce) -> str | None:
     return f"promise broken: {needs}" if needs else "promise broken"
 
 
-class Control:
-    """The rows of one query's table; read again when there are new ones. Safe from any thread."""
+class Control(NumberedTable[ControlRow]):
+    """The rows of one query's table."""
 
     def __init__(self, layout: Layout, query: str) -> None:
         self.query = query
-        self._place = layout.control(query)
-        self._handle = Handle(self._place)
-        self._version = -1
-        self._known: tuple[ControlRow, ...] = ()
-        self._made = False
-        self._lock = threading.RLock()
+        description = f"streamstate: policies and decisions of {query}"
+        super().__init__(layout.control(query), CONTROL, f"control/{query}", description)
 
-    def rows(self) -> tuple[ControlRow, ...]:
-        """Return all rows, ascending by number.
+    def _row_of(self, values: dict[str, Any]) -> ControlRow:
+        return ControlRow(**values | {"inputs": json.loads(values["inputs"] or "{}")})
 
-        Raises:
-            DamagedStoreError: a row has no number, or its inputs are no JSON.
-            StoreError: the table cannot be read.
-        """
-        return read_once(self, self._read)
-
-    @property
-    def known(self) -> tuple[ControlRow, ...]:
-        """The rows as of the last look."""
-        return self._known
-
-    def append(self, made: Callable[[tuple[ControlRow, ...]], ControlRow | None]) -> ControlRow | None:
-        """Append a row under the next number; of two writers, the second looks at the first one's row and tries again.
-
-        Args:
-            made: returns the row, given those that the table has; None: no row is needed any more.
-
-        Returns:
-            The row as it was committed; None if none was needed.
-
-        Raises:
-            StoreError: the row could not be committed.
-        """
-        with self._lock:
-            if not self._made:
-                open_or_create(self._handle, CONTROL, f"streamstate: policies and decisions of {self.query}")
-                self._made = True
-            while True:
-                known = self._read()
-                row = made(known)
-                if row is None:
-                    return None
-                row = replace(row, number=known[-1].number + 1 if known else 0, at=datetime.now(UTC))
-                table = pa.Table.from_pylist([asdict(row) | {"inputs": json.dumps(dict(row.inputs))}], schema=CONTROL)
-                if append_once(self._handle, f"control/{self.query}", row.number, partial(_as_is, table)) < row.number:
-                    # Another commit in between has made the version another one, and all is read again.
-                    self._known, self._version = (*known, row), self._version + 1
-                    return row
-
-    def merge_files(self) -> None:
-        """Merge the files of many rows."""
-        merge_small_files(self._place, "number")
-
-    def _read(self) -> tuple[ControlRow, ...]:
-        with self._lock:
-            table = self._handle.if_exists()
-            if table is None or table.version() == self._version:
-                return self._known
-            found = TableVersion(self._place, table).read("number", columns=CONTROL.names).to_pylist()
-            try:
-                rows = (ControlRow(**row | {"inputs": json.loads(row["inputs"] or "{}")}) for row in found)
-                self._known = tuple(sorted(rows, key=lambda row: row.number))
-            except (TypeError, ValueError) as error:
-                raise DamagedStoreError(
-                    f"{self._place} has a row that is none of streamstate's: {error}\nRestore the table from a backup."
-                ) from error
-            self._version = table.version()
-            return self._known
-
-
-def _as_is(table: pa.Table, _committed: int) -> pa.Table:
-    return table
+    def _values_of(self, row: ControlRow) -> Mapping[str, Any]:
+        return asdict(row) | {"inputs": json.dumps(dict(row.inputs))}

@@ -117,6 +117,14 @@ class Layout:
         """Return the table of a query's policies, and of the decisions that follow from them."""
         return self._place(f"{_folder(query)}/_control")
 
+    def sharing(self, table: str) -> Place:
+        """Return a table of what the store shares: ``contracts``, ``recipients`` or ``usage``."""
+        return self._place(f"_sharing/{table}")
+
+    def lease(self, query: str) -> str:
+        """Return the folder of the lease on a query, whose files are no table."""
+        return self._place(f"{query}/_lease").uri
+
     def recording(self, query: str, source: int) -> Place:
         """Return the recorded input of one of a query's sources, which are numbered from 0."""
         return self._place(f"{query}/_inputs/{source}")

@@ -20,6 +20,8 @@ from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownQue
 from streamstate.snapshots.calls.html import Html, joined, tag
 from streamstate.snapshots.store.consistent_read import consistent_read
 from streamstate.state_inspect.cuts.choice import By, Choice, chosen
+from streamstate.state_inspect.joined_store import Stores
+from streamstate.state_inspect.joined_store import joined as joined_stores
 from streamstate.state_inspect.snapshot import Snapshot
 from streamstate.state_inspect.sql.result import Result
 from streamstate.state_inspect.store import Store, open_store
@@ -148,7 +150,7 @@ class _AtCut(Store):
 
 @consistent_read()
 def cut(
-    store: Store | str | Path,
+    store: Store | str | Path | Stores,
     queries: Iterable[str],
     *,
     at: int | str | Mapping[str, int] | datetime | None = None,
@@ -157,8 +159,9 @@ def cut(
     """Take snapshots of several queries that reflect the same prefix of the sources they share.
 
     Args:
-        store: an open store, or its path.
-        queries: their names.
+        store: an open store, or its path; or several by name, such as ``{"ours": …, "theirs": …}``, of which one may be
+            what others share.
+        queries: their names; of several stores ``ours.delays``, or ``delays`` if one of them has that query only.
         at: the position of the cut: ``"live"`` (or None) for the newest cut; an epoch of the first query (also
             ``"live - 10"``); a dict of queries and epochs, such as ``{"weather": 7}``; or an aware datetime, for the
             newest cut committed by then (with ``by="event_time"``: whose watermarks have not passed it).
@@ -186,6 +189,9 @@ def cut(
     names = list(queries)
     if not names or len({*names}) < len(names):
         raise InvalidArgumentError(f"Invalid queries={names!r}: expected one or more queries, each named once.")
-    opened = store if isinstance(store, Store) else open_store(store)
+    if isinstance(store, (str, Path)):
+        store = open_store(store)
+    opened = store if isinstance(store, Store) else joined_stores(store)
+    names = [opened.full_name(name) for name in names]
     histories = {name: opened[name] for name in names}
     return Cut(opened, chosen(histories, at, by))

@@ -38,7 +38,8 @@ class ChangedRows:
         for epoch in (a, b):
             snapshot_at(history, epoch)  # raises if it is not captured
         query = history.recorded
-        self._index = query.index
+        self.index = query.index
+        """The index in which :meth:`rows_sql` runs."""
         state, is_result = state_of(table)
         if is_result:
             name = table_of_result(query, state, query.tables(), b)
@@ -53,6 +54,16 @@ class ChangedRows:
             self._was = f"_{self._was}"
         self.name = table
         """The state table."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and Arrow types of the state's columns."""
+        return pa.schema([self._table.schema.field(name).remove_metadata() for name in self._table.columns])
+
+    @property
+    def key_columns(self) -> list[str]:
+        """Names of the key columns."""
+        return list(self._table.key_columns)
 
     def count(self, *, where: str | None = None, contains: Mapping[str, str] | None = None) -> int:
         """Return the number of differing keys whose row meets a condition; see :meth:`StateTable.count`."""
@@ -72,24 +83,25 @@ class ChangedRows:
         order = order_sql(self._table.key_columns, order_by, self._check, descending=descending)
         found = self._filtered(where, contains, "SELECT *", f"ORDER BY {order} LIMIT {limit} OFFSET {offset}")
         names, keys = self._table.columns, self._table.key_columns
-        schema = pa.schema([self._table.schema.field(name).remove_metadata() for name in names])
-        was = [found[self._was_named(at)] for at in range(len(names) - len(keys))]
+        schema = self.schema
+        was = [found[self.before_named(at)] for at in range(len(names) - len(keys))]
         before = pa.table([*(found[key] for key in keys), *was], names=names)
         return ChangedPage(found["_change"].to_pylist(), found.select(names).cast(schema), before.cast(schema))
 
-    def _rows(self) -> str:
+    def rows_sql(self) -> str:
         """Return all differing keys with the state's column names, and the earlier values under names of our own."""
         keys = [
             f"{number} AS {quoted(name)}" for number, name in zip(self._sql.keys, self._table.key_columns, strict=True)
         ]
         values = [
             f"CASE WHEN _change = '{REMOVED}' THEN o{at} ELSE n{at} END AS {quoted(name)},"
-            f" o{at} AS {quoted(self._was_named(at))}"
+            f" o{at} AS {quoted(self.before_named(at))}"
             for at, name in enumerate(self._table.value_columns)
         ]
         return f"SELECT {', '.join(['_change', *keys, *values])} FROM ({self._sql.joined(None)})"
 
-    def _was_named(self, at: int) -> str:
+    def before_named(self, at: int) -> str:
+        """Return the name of a value column's earlier values in :meth:`rows_sql`."""
         return f"{self._was}_{at}"
 
     def _check(self, name: str) -> None:
@@ -98,4 +110,4 @@ class ChangedRows:
 
     def _filtered(self, where: str | None, contains: Mapping[str, str] | None, select: str, end: str = "") -> pa.Table:
         filters = Filters(where, contains, self._table.columns, self.name)
-        return filters.query(self._index, self._rows(), select, end, self._check)
+        return filters.query(self.index, self.rows_sql(), select, end, self._check)

@@ -106,6 +106,14 @@ def test_the_newest_snapshots_need_only_their_own_commits() -> None:
     assert asked == [3, 2]
 
 
+def test_changes_since_the_snapshot() -> None:
+    """They count from the newest snapshot, or from the first version."""
+    store = StoreFiles(["1.delta", "2.delta", "2.snapshot", "3.delta", "4.delta", ".4.delta.crc"])
+    assert [file.name for file in store.since_snapshot] == ["3.delta", "4.delta"]
+    assert [file.version for file in StoreFiles([f"1_{ONE}.changelog", f"1_{TWO}.changelog"]).since_snapshot] == [1, 1]
+    assert StoreFiles(["2.delta", "2.snapshot"]).since_snapshot == []
+
+
 def test_checksum_files_are_found() -> None:
     """Both Hadoop's hidden checksum file and the one that Spark writes are listed."""
     store = StoreFiles(["1.delta", ".1.delta.crc", "1.delta.crc", "2.delta.crc"])

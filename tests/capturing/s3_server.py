@@ -63,11 +63,12 @@ def one_at_a_time(environment: dict[str, Any], start: Any) -> Iterable[bytes]:
         if re.search(pattern, request):
             start(f"{status} Fault", [("Content-Type", "application/xml")])
             return [_FAULT]
-    if f"Credential={sys.argv[1]}/" not in environment.get("HTTP_AUTHORIZATION", ""):
+    query = parse_qs(environment.get("QUERY_STRING", ""))
+    credentials = [environment.get("HTTP_AUTHORIZATION", ""), *query.get("X-Amz-Credential", [])]
+    if not any(f"Credential={sys.argv[1]}/" in text or text.startswith(f"{sys.argv[1]}/") for text in credentials):
         start("403 Forbidden", [("Content-Type", "application/xml")])
         return [_REJECTED]
     listed = _LISTED.fullmatch(environment["PATH_INFO"])
-    query = parse_qs(environment.get("QUERY_STRING", ""))
     if listed and "list-type" in query and listed[1] in _buckets():
         with _lock:
             body = _listing(listed[1], query)

@@ -22,8 +22,14 @@ DRILLED = [True, 0, 3]
 
 @pytest.fixture(scope="module")
 def classic(recorded_query: Path, tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Any:
-    """The answers beside a classic session, and those of a drill, in which nothing is lost."""
-    found = answers(spark, recorded_query, tmp_path_factory.mktemp("classic"), all_calls=True)
+    """The answers of most calls beside a classic session."""
+    return json.loads(json.dumps(answers(spark, recorded_query, tmp_path_factory.mktemp("classic"), "most")))
+
+
+@pytest.fixture(scope="module")
+def all_classic(recorded_query: Path, tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Any:
+    """The answers of all calls beside a classic session, and those of a drill, in which nothing is lost."""
+    found = answers(spark, recorded_query, tmp_path_factory.mktemp("all_classic"), "all")
     return json.loads(json.dumps({**found, "drill": DRILLED}))
 
 
@@ -37,16 +43,24 @@ def test_no_server_is_needed(recorded_query: Path, tmp_path: Path, classic: Any)
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
-def test_a_session_that_starts_its_own_server(recorded_query: Path, tmp_path: Path, classic: Any) -> None:
+def test_a_session_that_starts_its_own_server(recorded_query: Path, tmp_path: Path, all_classic: Any) -> None:
     """``remote("local[2]")``: a classic context is in the process too, and serves Spark Connect only."""
-    assert outcome("user_program.py", "local[2]", recorded_query, tmp_path, "all") == classic
+    assert outcome("user_program.py", "local[2]", recorded_query, tmp_path, "all") == all_classic
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_server_of_its_own(recorded_query: Path, tmp_path: Path, classic: Any, server: str) -> None:
-    """A client of a server that runs elsewhere."""
-    assert outcome("user_program.py", server, recorded_query, tmp_path, "all") == classic
+    """A client of a server that runs elsewhere: the calls that use its session."""
+    assert outcome("user_program.py", server, recorded_query, tmp_path, "most") == classic
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
+def test_all_calls_beside_a_server_of_its_own(
+    recorded_query: Path, tmp_path: Path, all_classic: Any, server: str
+) -> None:
+    """Every verb that runs the user's code does so in the worker process."""
+    assert outcome("user_program.py", server, recorded_query, tmp_path, "all") == all_classic
 
 
 @pytest.fixture(scope="module")

@@ -27,10 +27,10 @@ def building(spark: Any, source: Path) -> Callable[[], Any]:
     return build_query
 
 
-def answers(spark: Any, folder: Path, made: Path, *, all_calls: bool) -> dict[str, Any]:
-    """Make the calls on ``folder/checkpoint``, whose query read ``folder/input``; what they make goes to ``made``.
+def answers(spark: Any, folder: Path, made: Path, calls: str) -> dict[str, Any]:
+    """Make calls on ``folder/checkpoint``, whose query read ``folder/input``; what they make goes to ``made``.
 
-    Without ``all_calls`` only a few are made, which need no server.
+    ``few`` need no server; ``most`` have those too that use the user's session; ``all`` every verb that runs code.
     """
     build = building(spark, folder / "input")
     checkpoint = ss.Checkpoint(folder / "checkpoint")
@@ -51,9 +51,11 @@ def answers(spark: Any, folder: Path, made: Path, *, all_calls: bool) -> dict[st
         "step's changes": step.diff().to_pandas(),
         "state of the fork": step.history.live().table().to_pandas(),
     }
-    if all_calls:
-        found |= _more(spark, build, checkpoint, history, fork, made)
+    if calls != "few":
+        found |= _read(history)
         found |= _sql_in_spark(spark, ss.open_store(made / "store"))
+    if calls == "all":
+        found |= _more(spark, build, checkpoint, history, fork, made)
     places = {str(made): "MADE", str(folder): "FOLDER"}
     return {name: _text(answer, places) for name, answer in found.items()}
 
@@ -106,6 +108,18 @@ def _refusal(call: Callable[[], object]) -> str:
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
 
+def _read(history: Any) -> dict[str, Any]:
+    """Rows of the input, which the worker reads, as frames of each kind."""
+    return {
+        "why sides": history.why(3, k="k1").sides["rows"].toPandas(),
+        "inputs": history.inputs(2).toPandas(),
+        "inputs as Arrow": history.inputs(2).to_arrow().to_pydict(),
+        "late": history.late(2),
+        "late counts": history.late_counts("1..2"),
+        "result": history.at(3).result().to_pandas(),
+    }
+
+
 def _more(
     spark: Any, build: Callable[[], Any], checkpoint: ss.Checkpoint, history: Any, fork: ss.Checkpoint, made: Path
 ) -> dict[str, Any]:
@@ -123,12 +137,6 @@ def _more(
     fork.step(build, until="error")
     fork.promote(over=shutil.copytree(checkpoint.path, made / "promoted"))
     return {
-        "why sides": history.why(3, k="k1").sides["rows"].toPandas(),
-        "inputs": history.inputs(2).toPandas(),
-        "inputs as Arrow": history.inputs(2).to_arrow().to_pydict(),
-        "late": history.late(2),
-        "late counts": history.late_counts("1..2"),
-        "result": history.at(3).result().to_pandas(),
         "replay": [replay.same, replay.comparison, replay.fork.epoch, replay.steps.stopped],
         "edited": [edited.edited_rows, edited.epoch],
         "edited state": _captured(edited, made),

@@ -1,7 +1,7 @@
 """One user's program, as a process: prints the answers of the calls of :mod:`connect.user_calls` as JSON.
 
 Arguments: the server (``nowhere``: a client that connects to none; ``local[2]``; or a URL), the folder of the query,
-an empty folder, and ``all`` for all calls, or ``captures`` for those of :mod:`connect.capture_calls`.
+an empty folder, and which calls: ``few``, ``most``, ``all``, or ``captures`` for those of :mod:`connect.capture_calls`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(server: str, folder: str, made: str, calls: str) -> None:
     """Print the answers."""
     spark, folders = session(server), (Path(folder), Path(made))
     captures = calls == "captures"
-    found = capture_calls.answers(spark, *folders) if captures else answers(spark, *folders, all_calls=calls == "all")
+    found = capture_calls.answers(spark, *folders) if captures else answers(spark, *folders, calls)
     if calls == "all":
         found["drill"] = drilled(folders[0])
     print(json.dumps(found))  # noqa: T201 (read by the parent process)

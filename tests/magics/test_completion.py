@@ -18,7 +18,8 @@ from synthetic import write
 from streamstate.magics import completion_values
 
 STATE_VERBS = [
-    *("at", "key", "diff", "why", "inputs", "late", "load", "why-policy", "timeline", "dashboard", "save", "serve")
+    *("at", "key", "diff", "why", "inputs", "late", "load", "why-policy", "timeline", "dashboard", "save", "serve"),
+    "publish",
 ]
 EPOCHS = ["4", "3", "2", "1", "0", "live", "live-1", "live-2", "live-3", "live-4"]
 
@@ -46,7 +47,7 @@ def reader(bare_shell: Shell, counted: tuple[Path, Path]) -> Shell:
         ("%state counts at 4 --limit 3 --by |", ["k", "count", "sum", "count_2", "max"]),
         ("%state counts key |", ["k="]),
         ("%state counts why 3 |", ["k="]),
-        ("%stream st|", ["status", "stop", "step"]),
+        ("%stream st|", ["status", "stop", "standby", "step"]),
         ("%stream wait --t|", ["--timeout"]),
         ("%%stream x --mode |\nframe", ["update", "append", "complete"]),
         ("%%stream x --tr|\nframe", ["--trigger"]),
@@ -230,6 +231,8 @@ def test_all_verbs_are_completed(reader: Shell) -> None:
         "rescale",
         "policy",
         "promote",
+        "standby",
+        "handover",
     ]
     assert reader.completions("%stream |") == [*running, "fork", "step", "back", "debug", "replay", "audit"]
 

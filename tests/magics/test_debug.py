@@ -11,6 +11,8 @@ import pytest
 from branch_stores import counting
 from conftest import Source, counts, letters
 from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import DataStreamWriter
 
 import streamstate as ss
 from streamstate.errors import (
@@ -129,6 +131,27 @@ def test_invalid_lines_create_nothing(ran: Shell) -> None:
     for verb in ("replay counts --as b", "audit counts"):
         assert "both ends included" in ran.fails(f"%stream {verb} --epochs 3..2", InvalidArgumentError)
     assert ss.open_store(ran.notebook.store_path()).queries() == ["a", "counts"]
+
+
+@pytest.mark.slow
+def test_a_step_that_is_interrupted_while_it_starts_leaves_no_query(
+    ran: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java starts the query all the same; it is stopped, and the next step can run."""
+    ran.run("%stream fork counts --at 0 --as interrupted")
+    start = DataStreamWriter.start
+
+    def interrupted(writer: DataStreamWriter) -> None:
+        start(writer)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DataStreamWriter, "start", interrupted)
+        ran.fails("%stream step interrupted", KeyboardInterrupt)
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    assert not session.streams.active
+    assert ran.run("%stream step interrupted").epoch == 1
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from streamstate.launch.query_status import QueryStatus, status_table
+from streamstate.launch.query_status import QueryStatus, status_line, status_table
 from streamstate.widgets.tables.summary_table import SummaryTable, TableCell
 
 
@@ -61,6 +61,17 @@ def test_the_text_is_aligned() -> None:
         "delays  ● running  1,204       0      0.4 s  18,235    34  -",
         "no      ✕ failed       -       0          -       -     -  -",
     ]
+
+
+def test_a_stall_is_shown() -> None:
+    """The line has its cause; in the table, that is in the last column."""
+    stall = "no epoch for 42 s, usually 1.3 s: task 3 of stage 12 runs 41 s, the others took 0.4 s"
+    stalled = status(stall=stall)
+    assert status_line(stalled) == f"delays is running ({stall}): captured up to epoch 1204, 34 rows of state"
+    table = repr(status_table([stalled]))
+    assert "● running (no epoch for 42 s, usually 1.3 s)  1,204" in table
+    assert "task 3 of stage 12" in table
+    assert status_line(status(stall=stall, error="no disk")).endswith(", last error: no disk")
 
 
 def test_a_long_error_is_shortened() -> None:

@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 
 from new_checkpoint.test_random_changes import Case, Grouped, check
 from new_checkpoint.test_restore import QUICK, by_code
-from streamstate.operations.drill.scratch import spark_settings
+from streamstate.snapshots.spark.child_settings import spark_settings
 
 
 def main(folder: str, temporary: str) -> None:
     """Make checkpoints in each way and of several operators, go on from them, and compare every row."""
     builder = SparkSession.builder.config("spark.ui.enabled", "false")
-    for key, value in spark_settings("executor", 2, Path(temporary)).items():
+    for key, value in spark_settings(2, Path(temporary), cluster=True).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     pair, one = Grouped(("a", "b"), ("sum", "count", "max")), Grouped(("a",), ("count", "max"))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import nbformat
@@ -13,7 +14,17 @@ import nbformat
 from scripts import notebooks
 from scripts.notebooks import RUNS
 
-__all__ = ["RUNS", "TUTORIALS", "Shown", "first_row", "latest_run", "output_of", "run_again", "shows_no_noise"]
+__all__ = [
+    "RUNS",
+    "TUTORIALS",
+    "Shown",
+    "first_row",
+    "latest_run",
+    "output_of",
+    "run_again",
+    "run_answered",
+    "shows_no_noise",
+]
 
 TUTORIALS = Path(__file__).resolve().parents[2] / "tutorials"
 
@@ -31,6 +42,11 @@ def latest_run(name: str) -> Shown:
 def run_again(name: str, folder: Path) -> Shown:
     """Run a notebook in a folder of an earlier run; return what it shows."""
     return _shown_in(notebooks.run_in(name, folder))
+
+
+def run_answered(name: str, folder: Path, answers: Mapping[str, str]) -> Shown:
+    """Run a notebook in a folder with what a learner wrote in place of texts of its cells; return what it shows."""
+    return _shown_in(notebooks.run_in(name, folder, answers))
 
 
 def _shown_in(notebook: nbformat.NotebookNode) -> Shown:

@@ -50,6 +50,13 @@ def test_a_power_cut_leaves_one_log_ahead_and_nothing_visible(consistency: Shown
     assert [number == "0" for number in numbers["books in the logs differ by"]] == [False, True, True]
 
 
+def test_the_notebook_on_consistency_waits_for_its_reader(consistency: Shown) -> None:
+    """Predictions and the reader's own checks are not answered yet, and nothing is revealed."""
+    said = [text for source, text in consistency if "P01." in source and "P01.progress" not in source]
+    assert {text.split()[0] for text in said} == {"…"}
+    assert len(said) == 6
+
+
 def test_the_notebook_on_consistency_shows_no_noise(consistency: Shown) -> None:
     """There is no output of Spark or Java, and no local path."""
     assert shows_no_noise(consistency)

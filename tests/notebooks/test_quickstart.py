@@ -67,3 +67,10 @@ def test_python_and_sql_agree_on_an_epoch(quickstart: Shown, folder: Path) -> No
     (row,) = store.sql("SELECT * FROM delays.result VERSION AS OF 2 WHERE carrier = 'HA'").to_arrow().to_pylist()
     assert row == store["delays"].at(2).result().lookup(carrier="HA", origin="JFK")
     assert f"'average_delay': {row['average_delay']}" in output_of(quickstart, "history.at(1)")
+
+
+def test_the_quickstart_waits_for_its_reader(quickstart: Shown) -> None:
+    """The prediction and the reader's own line are not answered yet, and nothing is revealed."""
+    said = [text for source, text in quickstart if "P00." in source and "P00.progress" not in source]
+    assert {text.split()[0] for text in said} == {"…"}
+    assert len(said) == 3

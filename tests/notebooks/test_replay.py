@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from notebooks.running import Shown, latest_run, output_of
+from notebooks.running import Shown, latest_run, output_of, run_answered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
 
@@ -22,7 +24,7 @@ def test_the_notebook_on_replay_finds_the_bug(replayed: Shown) -> None:
     assert accused.startswith("Not deterministic at epoch 1: 2 of 2 replays diverged.")
     assert "away_at" in accused
     assert "Likely: datetime.datetime.now in the processor" in accused
-    assert output_of(replayed, "trusted = ").startswith("Deterministic at epoch 1:")
+    assert "with the original line\n\nDeterministic at epoch 1:" in output_of(replayed, "trusted = ")
 
 
 def test_with_the_bug_aircraft_only_accumulate(replayed: Shown) -> None:
@@ -33,3 +35,20 @@ def test_with_the_bug_aircraft_only_accumulate(replayed: Shown) -> None:
     assert [int(row[2]) for row in rows] == grown
     fixed = [int(row[3]) for row in rows]
     assert fixed != sorted(fixed)
+
+
+def test_the_notebook_on_replay_waits_for_its_reader(replayed: Shown) -> None:
+    """Predictions and the reader's own line are not answered yet, and nothing is revealed."""
+    said = [text for source, text in replayed if "P04." in source and "P04.progress" not in source]
+    assert {text.split()[0] for text in said} == {"…"}
+    assert len(said) == 7
+
+
+@pytest.mark.exhaustive
+def test_the_readers_own_line_is_replayed_and_audited(tmp_path: Path) -> None:
+    """A rule that passes the check takes the place of the original line, and the audit examines it."""
+    rule = "    return max(departures) + AWAY_AFTER"
+    empty = '    """Return the time at which an aircraft with these departures is away."""\n    ...'
+    shown = run_answered("04_replay_and_nondeterminism", tmp_path, {empty: rule})
+    assert output_of(shown, "P04.check(").startswith("✓")
+    assert "with your line\n\nDeterministic at epoch 1:" in output_of(shown, "trusted = ")

@@ -52,6 +52,12 @@ def test_the_model_was_trained_by_four_tasks(shared: Shown) -> None:
     assert "arrivals saw it from epoch" in output_of(shared, "VariableView(line")
 
 
+def test_the_notebook_on_shared_variables_waits_for_its_reader(shared: Shown) -> None:
+    """Predictions and the reader's own rule are not answered yet, and nothing is revealed."""
+    said = [text.split()[0] for source, text in shared if "P06." in source]
+    assert said == [*["…"] * 5, "i"]
+
+
 def test_the_notebook_on_shared_variables_shows_no_noise(shared: Shown) -> None:
     """There is no output of Spark or Java, and no local path."""
     assert shows_no_noise(shared)

@@ -21,3 +21,10 @@ def test_watching_reveals_a_file_that_arrives_twice(watching: Shown) -> None:
     assert "removed at epoch 18 (watermark)" in output_of(watching, "life = KeyHistoryView")
     assert "is served at http://127.0.0.1:" in output_of(watching, "%state serve")
     assert "10 epochs" in output_of(watching, "report = StateBrowser")
+
+
+def test_watching_waits_for_its_reader(watching: Shown) -> None:
+    """Predictions and the reader's own query are not answered yet, and nothing is revealed."""
+    said = [text for source, text in watching if "P03." in source and "P03.progress" not in source]
+    assert {text.split()[0] for text in said} == {"…"}
+    assert len(said) == 5

@@ -31,9 +31,9 @@ def planned_epochs(checkpoint: Path, level: str) -> dict[int, Planned]:
     after = -1
     for epoch in sorted(int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")):
         text = (checkpoint / "offsets" / str(epoch)).read_text()
-        [source, binding] = [json.loads(line) for line in text.splitlines()[2:]]
-        upto = source["logOffset"]
+        source, binding = text.splitlines()[2:]
+        upto = after if source == "-" else json.loads(source)["logOffset"]  # planned before the first file was there
         files = sorted(name for batch in range(after + 1, upto + 1) for name in batches[batch])
-        planned[epoch] = Planned(files, binding["streamstate_shared"].get(level))
+        planned[epoch] = Planned(files, json.loads(binding)["streamstate_shared"].get(level))
         after = upto
     return planned

@@ -11,7 +11,7 @@ from pathlib import Path
 import streamstate
 
 _ROOT = Path(streamstate.__file__).parents[1]
-_ROOMS = ("kernel_ext", "operations", "replay", "variables", "state_inspect", "snapshots")
+_ROOMS = ("kernel_ext", "sharing", "operations", "replay", "variables", "state_inspect", "snapshots")
 _JVM = {"_jvm", "_jdf", "_jsq", "_jsc", "_jsparkSession"}
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

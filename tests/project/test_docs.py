@@ -108,10 +108,12 @@ def test_every_option_of_a_magic_has_an_entry(site: Site, magic: streamstate.mag
 
 def test_every_option_of_a_command_has_an_entry(site: Site) -> None:
     """Each command's page has entries for its options, and its examples."""
-    for name, parser in extension("commands_reference").parsers().items():
+    reference = extension("commands_reference")
+    for name, parser in reference.parsers().items():
         page = site.folder / "reference" / "commands" / f"streamstate-{name}.html"
-        flags = [flag for action in parser._actions for flag in action.option_strings if flag not in ("--help", "-h")]
-        expected = {f"cmdoption-streamstate-{name}-{flag.lstrip('-')}" for flag in flags}
+        known = {name: parser, **{f"{name}-{verb}": own for verb, own in reference.verbs(parser).items()}}
+        flags = [(of, flag) for of, each in known.items() for action in each._actions for flag in action.option_strings]
+        expected = {f"cmdoption-streamstate-{of}-{flag[2:]}" for of, flag in flags if flag not in ("--help", "-h")}
         assert expected
         assert expected - site.pages[page].ids == set()
         text = site.text(f"reference/commands/streamstate-{name}.html")
@@ -155,11 +157,13 @@ def notebook(*sources: str, outputs: Sequence[dict[str, Any]] = ()) -> dict[str,
 def test_a_tutorial_shows_the_outputs_of_a_run_of_the_same_code(tmp_path: Path) -> None:
     """Only outputs that need no kernel are shown. Without such a run, the page says that outputs are missing."""
     tutorial_list = extension("tutorial_list")
-    output = {"output_type": "display_data", "data": {"text/html": "<b>1</b><script>live()</script>", "live": {}}}
+    player = "<script data-no-kernel>play()</script>"
+    html = f"<b>1</b><script>live()</script>{player}"
+    output = {"output_type": "display_data", "data": {"text/html": html, "live": {}}}
     run = tmp_path / "run.ipynb"
     run.write_text(json.dumps(notebook("1", outputs=[output])), encoding="utf-8")
     cells = tutorial_list.with_outputs(notebook("1"), run)["cells"]
-    assert cells[1]["outputs"] == [{"output_type": "display_data", "data": {"text/html": "<b>1</b>"}}]
+    assert cells[1]["outputs"] == [{"output_type": "display_data", "data": {"text/html": f"<b>1</b>{player}"}}]
     for cells in (
         tutorial_list.with_outputs(notebook("2"), run)["cells"],
         tutorial_list.with_outputs(notebook("1"), tmp_path / "none.ipynb")["cells"],
@@ -243,9 +247,10 @@ def test_the_sql_for_other_readers_is_that_of_the_readme() -> None:
 
 
 def test_the_quickstart_is_the_notebook() -> None:
-    """The page has the code cells of the notebook, in the same order."""
+    """The page has the code cells of the notebook, in the same order, but for its exercises."""
     cells = json.loads((ROOT / "tutorials" / "00_quickstart.ipynb").read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]).strip() for cell in cells if cell["cell_type"] == "code"]
+    code = [source for source in code if "P00." not in source]
     assert [block.strip() for block in re.findall(r"```(?:python|sql)\n(.*?)```", QUICKSTART, re.DOTALL)] == code
 
 

@@ -17,6 +17,8 @@ DECIDE = {
     "snapshots.spark.read_limits:ReadLimits._lower",  # likewise
     "state_inspect.inputs.heavy_inputs:heavy_inputs",  # likewise
     "launch.rescaling:rescale",  # refuses the query of a server
+    "launch.handover:hand_over",  # likewise
+    "launch.standby:stand_by",  # likewise
     "operations.checkup.topic_retention:topic_findings",  # with the plan of a classic query
     "operations.promotion.switch:move",  # only with a session that is given
     "snapshots.capture.epoch_entries:_progress_of",  # of the queries of a classic session

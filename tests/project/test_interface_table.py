@@ -46,7 +46,8 @@ def test_every_name_in_python_exists(table: Any) -> None:
 
 
 def _resolved(name: str) -> Any:
-    importlib.import_module("streamstate.widgets.page")
+    for part in ("widgets.page", "sharing"):
+        importlib.import_module(f"streamstate.{part}")
     first, *rest = name.removeprefix("ss.").split(".")
     value: Any = next(
         (getattr(module, first) for module in (ss, reports, state_inspect) if hasattr(module, first)), None

@@ -22,7 +22,17 @@ from streamstate.extension import MAGICS
 from streamstate.magics.arguments import MagicParser
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("kernel_ext", "command_line", "widgets", "operations", "replay", "state_inspect", "snapshots", "variables")
+ROOMS = (
+    "kernel_ext",
+    "command_line",
+    "widgets",
+    "sharing",
+    "operations",
+    "replay",
+    "state_inspect",
+    "snapshots",
+    "variables",
+)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "tutorials").glob("*.ipynb"))]
 USERS = [page for page in PAGES if "contributing" not in page.parts]
 SOURCES = sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
@@ -99,10 +109,16 @@ def commands() -> dict[str, argparse.ArgumentParser]:
     return dict(next(action for action in actions if isinstance(action, argparse._SubParsersAction)).choices)
 
 
+def flags_of(command: argparse.ArgumentParser) -> set[str]:
+    """The options of a command, and of its verbs if it has some."""
+    nested = [action for action in command._actions if isinstance(action, argparse._SubParsersAction)]
+    return {*command._option_string_actions}.union(*(flags_of(verb) for one in nested for verb in one.choices.values()))
+
+
 def command_problems(code: str, *, prose: bool = False) -> Iterator[str]:
     """Commands, and options of commands, in code that do not exist; in prose, a verb may follow the project's name."""
     for name, rest in COMMAND.findall(code):
-        flags = commands()[name]._option_string_actions if name in commands() else {}
+        flags = flags_of(commands()[name]) if name in commands() else set()
         unknown = [word for word in OPTION.findall(rest) if word not in flags] if flags else [name] * (not prose)
         yield from (f"streamstate {name}{rest}: {what}" for what in unknown)
 
@@ -175,7 +191,7 @@ def test_options_in_prose_exist() -> None:
     """An option alone between backticks is one of a magic or a command."""
     parsers = [known for magic in MAGICS for known in (magic.parser, *magic.parser.verbs.values())]
     known = {flag for magic in parsers for argument in magic.arguments for flag in argument.flags}
-    known |= {flag for command in commands().values() for flag in command._option_string_actions}
+    known |= {flag for command in commands().values() for flag in flags_of(command)}
     spans = {(text_of(page).name, span) for page in USERS for span in text_of(page).spans if span.startswith("--")}
     assert spans
     assert [(name, span) for name, span in sorted(spans) if not {*OPTION.findall(span)} <= known] == []

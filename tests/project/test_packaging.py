@@ -40,6 +40,7 @@ FOLDERS = {
     "state_inspect": "streamstate/state_inspect",
     "replay": "streamstate/replay",
     "operations": "streamstate/operations",
+    "sharing": "streamstate/sharing",
     "variables": "streamstate/variables",
     "widgets": "streamstate/widgets",
     "tutorials": "streamstate/tutorials",

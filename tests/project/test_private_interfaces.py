@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ROOT = Path(streamstate.__file__).parents[1]
-_PRODUCT = ("kernel_ext", "command_line", "widgets", "operations", "replay", "variables", "state_inspect", "snapshots")
+_PRODUCT = (
+    "kernel_ext",
+    "command_line",
+    "widgets",
+    "sharing",
+    "operations",
+    "replay",
+    "variables",
+    "state_inspect",
+    "snapshots",
+)
 _SPARK = "org.apache.spark."
 # Text that names classes and calls none: values of settings and what files hold.
 _TEXTS = {

@@ -17,7 +17,7 @@ from streamstate import reports
 from streamstate.errors import StreamStateError
 from streamstate.snapshots.calls.progress_callback import ProgressCallback
 
-ROOMS = ("snapshots", "state_inspect", "variables", "replay", "operations", "widgets", "command_line")
+ROOMS = ("snapshots", "state_inspect", "variables", "replay", "operations", "sharing", "widgets", "command_line")
 
 
 def modules() -> Iterator[Any]:

@@ -25,6 +25,7 @@ DOCUMENTED = {
     "bootstrap",
     "checkpoints",
     "cut",
+    "open_share",
     "open_store",
     "pipeline_flow",
     "record",
@@ -33,6 +34,7 @@ DOCUMENTED = {
     "shared",
     "shared_column",
     "shed",
+    "sql",
     "start",
 }
 

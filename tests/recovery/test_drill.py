@@ -157,7 +157,7 @@ def _interrupt_once_java_runs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kill": "worker"}, "Invalid kill='worker': expected one of query, executor"),
+        ({"kill": "worker"}, "Invalid kill='worker': expected one of query, executor, standby, store"),
         ({"mode": "upsert"}, "expected update, append or complete"),
         ({"after": -1}, "Invalid after=-1: expected an integer of at least 0"),
         ({"after": "2"}, "Invalid after='2'"),
@@ -189,7 +189,7 @@ def test_a_function_that_cannot_be_pickled_is_refused() -> None:
     """The error names the object that cannot be pickled, and an alternative."""
     lock = threading.Lock()
     with pytest.raises(InvalidArgumentError, match=r"cannot be sent there: .*lock(.|\n)*streamstate\.session\(\)"):
-        pickled(lambda: lock)  # type: ignore[arg-type, return-value]
+        pickled(lambda: lock)
 
 
 def test_a_function_with_a_spark_session_is_refused() -> None:

@@ -216,8 +216,8 @@ def test_a_query_that_is_stopped_elsewhere_has_not_failed(unreliable: Unreliable
 def test_restart_in_a_notebook(shell: Shell, unreliable: UnreliableQuery, tmp_path: Path) -> None:
     """With --restart, a query and its capture continue after a failure. Until then the status shows the restart."""
     shell.names["frame"] = unreliable.frame()
-    handle = shell.run("%%stream counted --restart=7\nframe")
-    assert handle.launch.restart == ss.BackOff(restarts=7)
+    handle = shell.run("%%stream counted --restart=7 --stalled-after 20 --when-stalled hand-over\nframe")
+    assert handle.launch.restart == ss.BackOff(restarts=7, stalled_after=20, when_stalled="hand over")
     assert handle.wait(epoch=0, timeout=300) == 0
     unreliable.file.touch()
     unreliable.source.add(letters(1))

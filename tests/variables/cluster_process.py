@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import streamstate as ss
-from streamstate.operations.drill.scratch import spark_settings
 from streamstate.snapshots.checkpoint.bindings import RUN
+from streamstate.snapshots.spark.child_settings import spark_settings
 from streamstate.variables.transports.driver_key import own_key
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def main(folder: Path, temporary: Path) -> None:
     settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": str(folder / "events")}
     settings |= {"spark.eventLog.compress": "false", "spark.ui.port": "0"}
     builder = SparkSession.builder
-    for key, value in (spark_settings("executor", 2, temporary) | settings).items():
+    for key, value in (spark_settings(2, temporary, cluster=True) | settings).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     limit = ss.shared(folder / "store", "limit", "double", init=2.0)

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 import streamstate as ss
-from streamstate.operations.drill.processes import _kill_session
+from streamstate.operations.drill.processes import kill_session
 from streamstate.snapshots.checkpoint.bindings import Binding, binding_in_log
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.variables.contributions import Staged, stage_group
@@ -95,7 +95,7 @@ class Lives:
         try:
             self._watch(process, life, random)
         finally:
-            _kill_session(process.pid)
+            kill_session(process.pid)
             process.wait()
         if process.returncode:
             self.killed[life.point] += 1

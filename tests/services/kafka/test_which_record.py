@@ -14,3 +14,8 @@ def test_the_tutorial_finds_the_record() -> None:
     assert "flights" in why
     assert '"dep_delay":1301.0' in output_of(shown, 'record["topic"]')
     assert "cause: input" in why
+    waiting = [
+        text for source, text in shown if any(f"P08.{call}(" in source for call in ("predict", "reveal", "check"))
+    ]
+    assert {text.split()[0] for text in waiting} == {"…"}
+    assert len(waiting) == 7

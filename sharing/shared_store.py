@@ -1,0 +1,286 @@
+"""What others share, as a store: a copy on this machine that follows the server."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import Schema
+
+from streamstate.errors import ShareError, StreamStateError
+from streamstate.sharing.granted_view import CHANGE_TYPE
+from streamstate.sharing.profile import Profile, ShareClient
+from streamstate.sharing.replica import COPY, EpochChanges, Replica
+from streamstate.snapshots.calls.checks import positive_duration
+from streamstate.snapshots.calls.progress_callback import report_progress
+from streamstate.snapshots.checkpoint.server_copy import cache_folder
+from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, HASH, PARTITION
+from streamstate.snapshots.store.layout import Layout
+from streamstate.snapshots.store.names import is_base_name, is_name
+from streamstate.snapshots.store.registry import make_store
+from streamstate.state_inspect.results.results import RESULT
+from streamstate.state_inspect.store import Store
+
+ROWS = "rows"
+"""The name of the table that has the rows of a result."""
+_OWN_COLUMNS = {EPOCH, CHANGE, PARTITION, HASH, COPY, CHANGE_TYPE, "_valid_from", "_valid_to"}
+_NOT_OURS = "The server is none of streamstate's: read it with the client of Delta Sharing, pandas or Spark."
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """How old the copy of a share is.
+
+    Attributes:
+        name: the query's name here.
+        epoch: its newest epoch; None: it has none.
+        committed_at: the commit of that, where it was made.
+        asked_at: when the server answered last; None: not since the store was opened.
+        promised: the seconds within which the contract promises an epoch; None: it promises nothing.
+        error: why the newest attempt failed; None: it did not.
+    """
+
+    name: str
+    epoch: int | None
+    committed_at: datetime | None
+    asked_at: datetime | None
+    promised: float | None
+    error: str | None
+
+    @property
+    def age(self) -> timedelta | None:
+        """The time since the commit of the newest epoch."""
+        return None if self.committed_at is None else datetime.now(UTC) - self.committed_at
+
+
+class SharedStore(Store):
+    """The copy of what a profile opens; :func:`open_share` returns it."""
+
+    def __init__(self, profile: Profile, folder: Path) -> None:
+        self.profile = profile
+        """The endpoint and token."""
+        self._client = ShareClient(profile)
+        layout = Layout.at(folder)
+        make_store(layout)
+        super().__init__(folder)
+        self._replicas: dict[str, Replica] = {}
+        self._asked: dict[str, datetime] = {}
+        self._promised: dict[str, float | None] = {}
+        self._errors: dict[str, str] = {}
+        self._lock = threading.RLock()
+
+    def refresh(self) -> list[Freshness]:
+        """Copy the epochs that are new, of every share.
+
+        Returns:
+            The freshness of each query.
+
+        Raises:
+            ShareError: the server cannot be reached, or refuses; what was copied stays.
+        """
+        with self._lock:
+            shares = [item["name"] for item in self._client.items("shares")]
+            for share in shares:
+                self._refresh_share(share)
+            return self.freshness()
+
+    def freshness(self) -> list[Freshness]:
+        """Return how old the copy of each query is, without asking the server."""
+        found = []
+        for name in self.queries():
+            newest = self[name].recorded.entries().newest
+            epoch, at = (None, None) if newest is None else (newest.epoch, newest.committed_at)
+            promised, error = self._promised.get(name), self._errors.get(name)
+            found.append(Freshness(name, epoch, at, self._asked.get(name), promised, error))
+        return found
+
+    def follow(self, every: timedelta | float = 1.0, *, late: Callable[[Freshness], None] | None = None) -> Following:
+        """Copy new epochs in the background.
+
+        Args:
+            every: the seconds between two questions to the server.
+            late: called when a query's newest epoch is older than the contract promises, once until it is fresh again.
+        """
+        seconds = every.total_seconds() if isinstance(every, timedelta) else float(every)
+        positive_duration(timedelta(seconds=seconds), f"every={every!r}")
+        return Following(self, seconds, late)
+
+    def _refresh_share(self, share: str) -> None:
+        items = self._client.items("shares", share, "all-tables")
+        if not items:
+            return
+        query, tables = items[0]["schema"], [item["name"] for item in items]
+        _check_names(share, query, tables)
+        name = self._name(share, query)
+        replica = self._replicas[name]
+        try:
+            while self._copy(share, query, tables, name, replica):
+                pass
+        except ShareError as error:
+            self._errors[name] = str(error)
+            raise
+        self._errors.pop(name, None)
+        self._asked[name] = datetime.now(UTC)
+
+    def _name(self, share: str, query: str) -> str:
+        """Return the name of a share's query here: its own, unless another share's query has it."""
+        source = f"{self.profile.endpoint}#{share}"
+        taken = {name: replica.source for name, replica in self._replicas.items()}
+        known = {branch.name: branch.query_id for branch in self._lineage.branches()}
+        name = query if {**known, **taken}.get(query, source) == source else share
+        if name not in self._replicas:
+            self._replicas[name] = Replica(self.layout, name, source)
+        return name
+
+    def _copy(self, share: str, query: str, tables: list[str], name: str, replica: Replica) -> bool:
+        """Copy some epochs; False if there are no more."""
+        newest = replica.newest
+        first, epochs = 0 if newest is None else newest + 1, dict[int, datetime]()
+        changed, schemas, keys = dict[int, dict[str, pa.Table]](), dict[str, pa.Schema](), dict[str, Any]()
+        for asked in tables:
+            table = _own_name(asked)
+            found = self._client.lines(
+                *("shares", share, "schemas", query, "tables", asked, "changes"), startingVersion=first
+            )
+            about = next((line["streamstate"] for line in found if "streamstate" in line), None)
+            if about is None:
+                raise ShareError(_NOT_OURS)
+            metadata = next(line["metaData"] for line in found if "metaData" in line)
+            text = metadata.get("deltaMetadata", metadata)["schemaString"]
+            schemas[table], keys[table] = _checked(pa.schema(Schema.from_json(text).to_arrow())), about["keys"]
+            self._promised[name] = about["freshness"]
+            there = {int(epoch): datetime.fromisoformat(at) for epoch, at in about["epochs"]}
+            # An epoch that came between the answers for two tables is copied the next time.
+            epochs = there if asked == tables[0] else {epoch: at for epoch, at in epochs.items() if epoch in there}
+            for line in found:
+                if (link := _link(line)) is not None:
+                    epoch, url = link
+                    report_progress(f"copying epoch {epoch} of {name}")
+                    read = pq.read_table(pa.BufferReader(self._client.file(url)))
+                    typed = schemas[table].append(pa.field(CHANGE_TYPE, pa.string()))
+                    changed.setdefault(epoch, {})[table] = read.select(typed.names).cast(typed)
+        if not epochs:
+            return False
+        ordered = sorted(epochs)
+        replica.append([EpochChanges(epoch, epochs[epoch], changed.get(epoch, {})) for epoch in ordered], schemas, keys)
+        return True
+
+
+def _check_names(share: object, query: object, tables: list[object]) -> None:
+    """Raise if a server's names cannot name folders of the copy."""
+    fine = is_name(share) and is_name(query)
+    if not fine or not all(is_base_name(table) and not table.startswith(("_", ".")) for table in tables):
+        raise ShareError(f"The server names a share {share!r} of {query!r} with tables {tables!r}: these are no names.")
+
+
+def _checked(schema: pa.Schema) -> pa.Schema:
+    """Return a server's columns; raise if they have names of streamstate's own."""
+    if wrong := [name for name in schema.names if name in _OWN_COLUMNS] or len({*schema.names}) < len(schema.names):
+        raise ShareError(f"The server's columns cannot be copied: {wrong}.")
+    return schema
+
+
+def _own_name(table: str) -> str:
+    """Return the name of a shared table here: rows of a result are plain rows, since their query is elsewhere."""
+    state, _, last = table.rpartition(".")
+    return "_".join(filter(None, (state, ROWS))) if last == RESULT else table
+
+
+def _link(line: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Return the epoch and the URL of a file of changes, in either format."""
+    if "cdf" in line:
+        return line["cdf"]["version"], line["cdf"]["url"]
+    single = line.get("file", {}).get("deltaSingleAction", {})
+    return (line["file"]["version"], single["cdc"]["path"]) if "cdc" in single else None
+
+
+class Following:
+    """A copy that is kept fresh in the background; close it, or use it in a ``with`` block."""
+
+    def __init__(self, store: SharedStore, seconds: float, late: Callable[[Freshness], None] | None) -> None:
+        self._store, self._seconds, self._late = store, seconds, late
+        self._told: set[str] = set()
+        self.error: str | None = None
+        """Why the newest attempt failed; None: it did not."""
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="streamstate-shared", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop."""
+        self._end.set()
+        self._thread.join()
+
+    def __enter__(self) -> Following:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            try:
+                self._store.refresh()
+                self.error = None
+            except StreamStateError as error:
+                self.error = str(error)
+            self._check()
+            self._end.wait(self._seconds)
+
+    def _check(self) -> None:
+        for fresh in self._store.freshness():
+            is_late = (
+                fresh.promised is not None and fresh.age is not None and fresh.age.total_seconds() > fresh.promised
+            )
+            if is_late and fresh.name not in self._told and self._late is not None:
+                self._late(fresh)
+            (self._told.add if is_late else self._told.discard)(fresh.name)
+
+
+def open_share(
+    profile: str | Path | Mapping[str, Any], *, cache: str | Path | None = None, refresh: bool = True
+) -> SharedStore:
+    """Open what others share, as a store like any other: histories, SQL, differences, views.
+
+    The granted epochs are copied to this machine, and read there. Without the server, what was copied can be read;
+    :meth:`SharedStore.freshness` says how old it is.
+
+    Args:
+        profile: the profile of whoever shares: a file, or what it has.
+        cache: a folder for the copy; by default one of this endpoint and token in the user's cache.
+        refresh: ask the server for new epochs first. If it cannot be reached and there is a copy, that is opened.
+
+    Raises:
+        InvalidArgumentError: the profile is none.
+        ShareError: the server refuses, or cannot be reached and there is no copy.
+
+    Example:
+        >>> from streamstate.sharing import serve
+        >>> contract = store["delays"].publish("partner", where="origin = 'JFK'")
+        >>> with serve("store", port=0) as server:
+        ...     theirs = ss.open_share(contract.profile(server.url), cache="theirs")
+        >>> theirs["delays"].at(12).table().head()
+    """
+    found = Profile.read(profile)
+    store = SharedStore(found, _cache(found) if cache is None else Path(cache))
+    if refresh:
+        try:
+            store.refresh()
+        except ShareError as error:
+            is_away = error.status is None and isinstance(error.__cause__, OSError)
+            if not is_away or not any(fresh.epoch is not None for fresh in store.freshness()):
+                raise
+    return store
+
+
+def _cache(profile: Profile) -> Path:
+    """Return the folder of a profile's copy: that of the endpoint and recipient, as long as the token stays."""
+    name = hashlib.sha256(f"{profile.endpoint}\n{profile.token}".encode()).hexdigest()[:32]
+    return cache_folder("shares") / name
