@@ -11,7 +11,6 @@ import pytest
 from branch_stores import counting
 from conftest import Source, counts, letters
 from notebook_shell import Shell, bare_shell, shell  # noqa: F401 (fixtures)
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 import streamstate as ss
@@ -148,9 +147,7 @@ def test_a_step_that_is_interrupted_while_it_starts_leaves_no_query(
     with monkeypatch.context() as patched:
         patched.setattr(DataStreamWriter, "start", interrupted)
         ran.fails("%stream step interrupted", KeyboardInterrupt)
-    session = SparkSession.getActiveSession()
-    assert session is not None
-    assert not session.streams.active
+    assert not ran.names["counted"].sparkSession.streams.active
     assert ran.run("%stream step interrupted").epoch == 1
 
 
