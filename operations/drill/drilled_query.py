@@ -48,10 +48,10 @@ class DrilledQuery:
 
     def frame(self, build_query: Callable[[], DataFrame]) -> DataFrame:
         """Return what the user's function returns, reading links if there are any."""
-        from streamstate.replay.stepping.query_sources import check_streaming
+        from streamstate.replay.stepping.query_sources import built
 
         with nullcontext() if self.links is None else reading_links(Path(self.links)):
-            return check_streaming(build_query())
+            return built(build_query)
 
     def build(self) -> DataFrame:
         """Return the user's query; from now on, this process notes what it starts and commits."""

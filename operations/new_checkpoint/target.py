@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, LongType, StructType
 from streamstate.errors import InvalidArgumentError, NotReplayableError, QueryError, StateWriteError, first_line
 from streamstate.replay.state_writing.state_values import fitted
 from streamstate.replay.state_writing.store_rows import TIME, TTL
-from streamstate.replay.stepping.query_sources import QuerySource, check_replayable, check_streaming, sources_of
+from streamstate.replay.stepping.query_sources import QuerySource, built, check_replayable, sources_of
 from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.state_tables import POSITION, Shape, StateSource, flatten
@@ -49,7 +49,7 @@ class TargetQuery:
             InvalidArgumentError: the function returns no streaming DataFrame, or the mode is none.
         """
         mode = known_mode(mode)
-        frame = check_streaming(build_query())
+        frame = built(build_query)
         return cls(frame, mode, pinned_settings(frame.sparkSession))
 
     @property

@@ -17,7 +17,7 @@ from streamstate.replay.audit.report import Audit, AuditDivergence, AuditedRepla
 from streamstate.replay.forks.make_fork import fork_before_first_epoch, fork_for_now
 from streamstate.replay.stepping.fork_capture import ForkCapture
 from streamstate.replay.stepping.fork_runner import ForkRunner
-from streamstate.replay.stepping.query_sources import check_replayable, check_streaming, sources_of
+from streamstate.replay.stepping.query_sources import built, check_replayable, sources_of
 from streamstate.replay.stepping.step import EpochLoop
 from streamstate.snapshots.calls.checks import BuildQuery, whole_number
 from streamstate.snapshots.calls.epoch_range import epoch_span
@@ -66,7 +66,7 @@ def audit(
     span = _span(original, epochs)
     recorded = _partitions(original, span)
     of_replays = [*[recorded] * whole_number(replays, "replays"), _other_partitions(partitions, recorded)]
-    frame = check_streaming(build_query())
+    frame = built(build_query)
     check_replayable(sources_of(frame) or ())
     with _folder(directory) as folder:
         history = ForkCapture(original.path, folder if store is None else os.fspath(store), None, active).history

@@ -20,8 +20,8 @@ from streamstate.replay.stepping.fork_folder import ForkFolder, stepping
 from streamstate.replay.stepping.next_epoch import NextEpoch, next_epoch
 from streamstate.replay.stepping.query_sources import (
     QuerySource,
+    built,
     check_replayable,
-    check_streaming,
     sources_of,
     watermark_count,
 )
@@ -195,11 +195,11 @@ class ForkRunner:
 
     def _frame(self) -> DataFrame:
         """Return the query, checked when it is first built."""
-        frame = check_streaming(self.build_query())
+        frame = built(self.build_query)
         if self.conf:
             # The settings may change the frame.
             with with_settings(frame.sparkSession, self.conf):
-                frame = check_streaming(self.build_query())
+                frame = built(self.build_query)
         frame = self._bound.bound(frame)
         if not self._checked:
             self._sources = self._checked_sources(frame)

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError, NotReplayableError
+from streamstate.snapshots.calls.checks import BuildQuery
 from streamstate.snapshots.spark.catalyst import each, kind_of, source_name
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.kafka_broker import reads_kafka
@@ -63,6 +64,20 @@ def check_streaming(frame: object) -> DataFrame:
         f"build_query() returned {what}.\n"
         "It must return the query's streaming DataFrame, made from spark.readStream and not started."
     )
+
+
+def built(build_query: BuildQuery) -> DataFrame:
+    """Call the function, and return its streaming DataFrame.
+
+    Raises:
+        InvalidArgumentError: it is no function, or returns something else.
+    """
+    if not callable(build_query):
+        raise InvalidArgumentError(
+            f"Invalid build_query of type {type(build_query).__name__}: expected a function.\n"
+            "Pass a function without arguments that returns the streaming DataFrame, such as lambda: frame."
+        )
+    return check_streaming(build_query())
 
 
 def sources_of(frame: DataFrame) -> list[QuerySource] | None:

@@ -133,6 +133,7 @@ def test_other_sources_are_refused(spark: SparkSession, build: Build, fork: Fork
     rate = spark.readStream.format("rate")
     socket = spark.readStream.format("socket").options(host="localhost", port="1")
     refused(lambda: spark.range(3), fork, InvalidArgumentError, "is not streaming")
+    refused(build(), fork, InvalidArgumentError, "expected a function")  # type: ignore[arg-type]
     refused(lambda: rate.load().groupBy("value").count(), fork, ForkError, "another kind")
     refused(lambda: build().union(build()), fork, ForkError, "2 sources")
     refused(lambda: socket.load().groupBy("value").count(), fork, NotReplayableError, "a socket")

@@ -320,6 +320,8 @@ def test_bad_input_writes_nothing(counted: Migrating) -> None:
     for mapping, error, message in BAD.values():
         with pytest.raises(error, match=message):
             counted.migrate(mapping)
+    with pytest.raises(InvalidArgumentError, match="Invalid build_query of type DataFrame: expected a function"):
+        ss.Checkpoint(counted.run.checkpoint).migrate(counted.build(), to=counted.run.folder / "migrated")  # type: ignore[arg-type]
     for name in ("a missing column", "doubled keys", "a value that does not fit"):
         mapping, _, message = BAD[name]
         (proposal,) = ss.Checkpoint(counted.run.checkpoint).propose_mapping(counted.build, mapping=mapping)  # type: ignore[arg-type]

@@ -68,6 +68,7 @@ class Server:
         self._visitors = Visitors()
         self._statements = Statements(store)
         started: Future[int] = Future()
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(port, started), name="streamstate-server", daemon=True)
         self._thread.start()
         try:
@@ -90,14 +91,14 @@ class Server:
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.add_callback(loop.stop)
+        self.wait()
         self._thread.join()
         self._work.shutdown()
         self._statements.close()
 
     def wait(self) -> None:
         """Wait until the server is stopped, from another thread or by a signal that raises."""
-        while self._thread.is_alive():
-            self._thread.join(0.5)  # so that signals are handled
+        self._ended.wait()  # an interrupted join would take the thread for ended
 
     def __enter__(self) -> Server:
         return self
@@ -112,6 +113,12 @@ class Server:
 
     def _run(self, port: int, started: Future[int]) -> None:
         """The thread: its event loop serves until it is stopped."""
+        try:
+            self._serve(port, started)
+        finally:
+            self._ended.set()
+
+    def _serve(self, port: int, started: Future[int]) -> None:
         import asyncio
 
         from tornado.ioloop import IOLoop
