@@ -73,7 +73,8 @@ def examine(
         findings.append(CheckupFinding("note", f"This is a copy of {origin}. Calls that only read work on it."))
     findings += flow_findings(opened)
     findings += unfinished_findings(opened) if tables else []
-    whole = whole_epochs(opened, committed, start) if tables and query_id is not None else []
+    whole, lost = whole_epochs(opened, committed, start) if tables and query_id is not None else ([], [])
+    findings += lost
     seconds = epoch_seconds(opened, committed)
     there: StoreState | None = None
     if store is not None and query_id is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from streamstate.errors import CheckpointError, UnsupportedStateError
 from streamstate.operations.checkup.report import CheckupFinding, Level, StoreState
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
-from streamstate.snapshots.checkpoint.damage.damage import BACKUP
+from streamstate.snapshots.checkpoint.damage.damage import BACKUP, Damage
 from streamstate.snapshots.checkpoint.damage.epochs import EpochDamage
 from streamstate.snapshots.checkpoint.damage.next_start import NextStart
 from streamstate.snapshots.checkpoint.default_names import flow_version, versions_in
@@ -39,19 +39,36 @@ _SHORT_PAUSE = 2 * _MINUTE
 _COMFORT = 10 * _MINUTE
 
 
-def whole_epochs(checkpoint: CheckpointFiles, committed: Sequence[int], start: NextStart) -> list[int]:
-    """Return the committed epochs that can be captured.
+def whole_epochs(
+    checkpoint: CheckpointFiles, committed: Sequence[int], start: NextStart
+) -> tuple[list[int], list[CheckupFinding]]:
+    """Return the committed epochs that can be captured, and findings on those between them that cannot.
 
     Files of older epochs are looked up, and read only if Spark cannot restart.
     """
     damage = EpochDamage(checkpoint, read=start.can_restart is False)
-    found: list[int] = []
+    whole: list[int] = []
+    lost: dict[int, Damage] = {}
     with checkpoint.read_once():
         for epoch in committed:
-            follows = epoch == 0 or epoch - 1 in found[-1:]
-            if (damage.of_changes(epoch) if follows else damage.of_state(epoch)) is None:
-                found.append(epoch)
-    return found
+            follows = epoch == 0 or epoch - 1 in whole[-1:]
+            found = damage.of_changes(epoch) if follows else damage.of_state(epoch)
+            if found is None:
+                whole.append(epoch)
+            elif whole:
+                lost[epoch] = found
+    known = {damaged.file for damaged in start.damages}
+    return whole, [*_lost_findings({at: why for at, why in lost.items() if at < whole[-1] and why.file not in known})]
+
+
+def _lost_findings(lost: Mapping[int, Damage]) -> Iterator[CheckupFinding]:
+    """Yield a finding for each file without which epochs cannot be captured, though later ones can."""
+    by_file: dict[Damage, list[int]] = {}
+    for epoch, damage in lost.items():
+        by_file.setdefault(damage, []).append(epoch)
+    for damage, epochs in [*by_file.items()][:_SHOWN]:
+        which = f"Epoch {epochs[0]}" if len(epochs) == 1 else f"Epochs {epochs[0]} to {epochs[-1]}"
+        yield CheckupFinding("warning", f"{damage}. {which} cannot be captured. {damage.advice}", file=damage.file)
 
 
 def damage_findings(

@@ -63,6 +63,17 @@ def test_the_verdicts(recorded: Path, tmp_path: Path, case: tuple[str, str]) -> 
     assert all(f"{file} " in line for line in texts(found, file or None) if file)
 
 
+def test_a_lost_file_before_a_snapshot_is_named(recorded: Path, tmp_path: Path) -> None:
+    """Spark does not read it, but the epochs that need it cannot be captured."""
+    checkpoint = Path(shutil.copytree(recorded / "HDFS/snapshot", tmp_path / "c"))
+    deleted(checkpoint / "state/0/1/3.delta")
+    found = examine(checkpoint)
+    assert (found.can_restart, found.epochs, found.newest_epoch) == (True, 5, 5)
+    assert texts(found, "state/0/1/3.delta") == [
+        "warning: state/0/1/3.delta is missing. Epoch 2 cannot be captured. Restore the file from a backup."
+    ]
+
+
 def test_what_to_do(recorded: Path, tmp_path: Path) -> None:
     """The report says it: a backup, another checkpoint from an epoch that is whole, or from the store."""
     checkpoint = damaged("newest state deleted", recorded / "HDFS/plain", tmp_path / "c")
