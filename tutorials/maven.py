@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,4 +75,7 @@ def _fetch(wanted: JarSet, folder: Path) -> None:
     pom = folder / "pom.xml"
     pom.write_text(wanted.pom(), encoding="utf-8")
     copy = ("mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'jars'}")
-    subprocess.run(copy, check=True)
+    done = subprocess.run(copy, stdout=subprocess.PIPE, text=True, check=False)  # stdout is the caller's
+    if done.returncode:
+        sys.stderr.write(done.stdout)
+    done.check_returncode()

@@ -31,6 +31,8 @@ _WARM = 5
 """Seconds of input that are fed one by one, before the clock starts: Spark compiles the query."""
 _DISTURBED = 0.6
 """When, in shares of the run, the query is killed or rescaled."""
+_PREPARED = 0.2
+"""When the process is started that takes the query over then."""
 
 
 def linear_road(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:
@@ -137,18 +139,20 @@ class Run:
         try:
             for epoch, file in enumerate(self.files[:_WARM]):
                 self._arrive(file)
-                self.query.wait_for((self.folder / "checkpoint" / "commits" / str(epoch)).exists)
+                self.query.wait_for(self.commit(epoch).exists)
             feeder = threading.Thread(target=self._feed, daemon=True)
             feeder.start()
             if disturb is not None:
-                at = int(_DISTURBED * len(self.files))
-                self.query.wait_for(lambda: len(self.arrived) > at)
-                self.disturbed = len(self.arrived)
                 disturb(self)
             feeder.join()
             self.query.stop()
         finally:
             self.query.kill()
+
+    def wait_until(self, share: float) -> None:
+        """Wait until a share of the input has arrived."""
+        self.query.wait_for(lambda: len(self.arrived) > share * len(self.files))
+        self.disturbed = len(self.arrived)
 
     def response_times(self) -> dict[int, float]:
         """Return the seconds from each file's arrival to the commit of its answers, by second of input."""
@@ -156,6 +160,14 @@ class Run:
         for committed, names in committed_files(self.folder / "checkpoint").values():
             found.update({int(Path(name).stem): committed - self.arrived[name] for name in names})
         return {second: took for second, took in found.items() if second >= _WARM}
+
+    def committed(self) -> int:
+        """Return the number of epochs that are committed."""
+        return len([*(self.folder / "checkpoint" / "commits").glob("[0-9]*")])
+
+    def commit(self, epoch: int) -> Path:
+        """Return the file of an epoch's commit."""
+        return self.folder / "checkpoint" / "commits" / str(epoch)
 
     def answers(self) -> list[Path]:
         """Return the files of answers."""
@@ -190,7 +202,7 @@ class Owner:
     def stop(self) -> None:
         """Wait until everything is answered, and let it end."""
         files = {file.name for file in self.run.files}
-        self.wait_for(lambda: files <= {name for _, names in self._committed() for name in names})
+        self.wait_for(lambda: files <= {name for _, names in self._committed() for name in names}, every=0.5)
         os.kill(self.pid, signal.SIGTERM)
         psutil.Process(self.pid).wait(_WAIT)
 
@@ -207,13 +219,13 @@ class Owner:
         """Kill it and all that it started."""
         kill_session(self.pid)
 
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition while it runs."""
+    def wait_for(self, condition: Callable[[], bool], every: float = 0.01) -> None:
+        """Wait for a condition while it runs, and look at it every so many seconds."""
         late = time.monotonic() + _WAIT
         while not condition():
             if self.ended() or time.monotonic() > late:
                 raise AssertionError(f"the query failed, or waits:\n{(self.run.folder / 'log').read_text()[-2000:]}")
-            time.sleep(0.01)
+            time.sleep(every)
 
     def ended(self) -> bool:
         """Check that it has ended."""
@@ -273,23 +285,27 @@ class QueryProcess(Owner):
 
 def kill(run: Run, successor: Callable[[Run], Owner] = QueryProcess) -> None:
     """Kill the query's processes, and start it again, or wait for the one that takes it over."""
+    run.wait_until(_DISTURBED)
+    number, killed = run.committed(), time.time()
     run.query.kill()
-    committed = [at for at, _names in committed_files(run.folder / "checkpoint").values()]
     run.query = successor(run)
-    after = run.folder / "checkpoint" / "commits" / str(len(committed))
-    run.query.wait_for(after.exists)
-    run.standing = after.stat().st_mtime - max(committed)
+    run.query.wait_for(run.commit(number).exists)
+    if run.commit(number).stat().st_mtime < killed:  # the query made it before it was killed
+        number += 1
+        run.query.wait_for(run.commit(number).exists)
+    run.standing = run.commit(number).stat().st_mtime - run.commit(number - 1).stat().st_mtime
 
 
 def take_over(run: Run) -> None:
     """Start a standby, and kill the query once that is warm."""
+    run.wait_until(_PREPARED)
     process = int(run.query.ask("standby"))
-    run.disturbed = len(run.arrived)
     kill(run, lambda _run: Owner(run, process))
 
 
 def hand_over(run: Run) -> None:
     """Hand the query over to a new process."""
+    run.wait_until(_PREPARED)
     process, seconds = run.query.ask("handover").split()
     run.disturbed, run.standing = len(run.arrived), float(seconds)
     run.query.kill()  # which ends by itself
@@ -298,4 +314,5 @@ def hand_over(run: Run) -> None:
 
 def rescale(run: Run) -> None:
     """Rescale the running query to twice its partitions."""
+    run.wait_until(_DISTURBED)
     run.standing = float(run.query.ask(f"rescale {2 * run.partitions}"))
