@@ -64,7 +64,7 @@ def main(folder: Path, past: Path, partitions: int, store: str) -> None:
             assert status.error is None, status.error
             print(standby.process.pid, flush=True)
         elif line.startswith("handover") and running is not None:
-            handed = running.hand_over(build, lease=_LEASE)
+            handed = running.hand_over(build, lease=_LEASE, timeout=_WAIT)
             print(handed.owner.process.pid, handed.seconds, flush=True)
             return
         elif line.startswith("stop"):
