@@ -25,8 +25,6 @@ OTHERS = ("4.2.1", "4.1.4", "4.0.5", "3.5.8")
 """The newest release of each line before the one in this environment."""
 WITH_DELTA = "4.1.4"
 """The version that the jars of Delta for Spark fit."""
-WHOLE = (WITH_DELTA, OTHERS[-1])
-"""The versions that run all tests with ``--short``; the others only look for the private interfaces."""
 RESULTS = ROOT / "build" / "versions"
 _PIP = "-m pip install --quiet --disable-pip-version-check --no-input --no-deps --no-compile"
 _WHEELS = {"DIST_EXTRA_CONFIG": str(ROOT / "scripts" / "wheels.cfg")}
@@ -90,7 +88,7 @@ def folder_of(spark: str) -> Path:
 
 def run(environment: Environment, folder: Future[Path], given: argparse.Namespace) -> tuple[bool, str]:
     """Run the tests in an environment once Spark is in its folder; return whether they passed, and the output."""
-    chosen = "private_interfaces" if given.short and environment.spark not in WHOLE else given.chosen
+    chosen = "private_interfaces" if given.short and environment.spark != given.versions[-1] else given.chosen
     options = ["-k", chosen] if chosen else []
     began = time.monotonic()
     (RESULTS / f"{environment}.json").unlink(missing_ok=True)
@@ -123,17 +121,21 @@ def separate_tests(name: str, tests: str, variables: dict[str, str], options: li
 def main() -> int:
     """Run the tests with each version, some at once, and print what each of them said."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("versions", nargs="*", metavar="VERSION", default=[version("pyspark"), *OTHERS])
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help="all by default")
     parser.add_argument("-k", dest="chosen", help="only some tests, as for pytest")
     parser.add_argument("--at-once", type=int, default=2, help="how many versions run at once: 2 by default")
-    parser.add_argument("--short", action="store_true", help=f"all tests with {' and '.join(WHOLE)} only")
+    parser.add_argument(
+        "--short", action="store_true", help="all tests with the last version only; not what other tests run anyway"
+    )
     given = parser.parse_args()
+    # The other tests run with the Spark of this environment, and those of services with Delta for Spark.
+    given.versions = given.versions or [*([] if given.short else [version("pyspark")]), *OTHERS]
     for spark in given.versions:
         if not runs_here(spark):
             print(f"=== PySpark {spark}\nSkipped: it supports Python up to 3.11.")
     given.versions = [spark for spark in given.versions if runs_here(spark)]
     environments = [Environment(spark) for spark in given.versions]
-    environments += [Environment(spark, delta=True) for spark in given.versions if spark == WITH_DELTA]
+    environments += [Environment(WITH_DELTA, delta=True)] * (WITH_DELTA in given.versions and not given.short)
     failed = []
     with ThreadPoolExecutor(given.at_once) as installing, ThreadPoolExecutor(given.at_once) as running:
         folders = {spark: installing.submit(folder_of, spark) for spark in given.versions}

@@ -30,7 +30,7 @@ _PARTITIONS = 2
 _EVENTS = Events()
 _WARM = 5
 """Epochs at the start of each run that do not count, at most half of them."""
-_SAMPLED = 3
+_SAMPLED = 6
 """With too few epochs to measure, which only show that it works, one query in so many is run."""
 _LONGEST = 1.05
 

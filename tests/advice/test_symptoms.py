@@ -198,6 +198,8 @@ def run(spark: SparkSession, folder: Path, symptom: Symptom) -> tuple[History, i
 
 
 SIMILAR = {
+    "dropDuplicates state grows forever",
+    "dropDuplicates with event time",
     "dropDuplicatesWithinWatermark",
     "dropDuplicates of a few keys",
     "groupBy of a few keys",
@@ -210,6 +212,7 @@ SIMILAR = {
     "join state grows, no bound on time",
     "left outer join never emits, no watermark",
     "left outer join",
+    "watermark stuck because one topic is idle",
     "one topic is idle, with the policy max",
 }
 """Symptoms that resemble another."""

@@ -12,6 +12,7 @@ import pytest
 from conftest import Source, counts, letters
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from sampling import sampled
 
 import streamstate as ss
 from availability.owners import until
@@ -256,7 +257,7 @@ def test_a_lease_that_was_left_behind_is_waited_for(start: Callable[..., Running
     assert running.launch.fence.lease.token == 2
 
 
-@pytest.mark.parametrize("log", ["offsets", "commits"])
+@pytest.mark.parametrize("log", sampled(["offsets", "commits"], 1))
 def test_spark_creates_an_epoch_once(start: Callable[..., Running], source: Source, store: Path, log: str) -> None:
     """Of two queries that plan or commit an epoch, one fails."""
     entered, go_on = threading.Event(), threading.Event()

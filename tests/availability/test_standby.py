@@ -118,6 +118,7 @@ def end_standby(owners: Owners, process: int) -> None:
     owners.wait(lambda: not standby.is_running() or standby.status() == psutil.STATUS_ZOMBIE)
 
 
+@pytest.mark.exhaustive  # a drill kills the owner too
 def test_a_kill(spark: SparkSession, owners: Owners) -> None:
     """The standby goes on in the epoch in which the primary was killed."""
     standby = owners.ready()

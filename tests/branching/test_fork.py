@@ -50,7 +50,8 @@ def test_a_fork_equals_the_original(spark: SparkSession, tmp_path: Path, provide
 
 
 # The tests of stepping fork every operator, and compare the forks before the first step.
-@pytest.mark.parametrize("name", sampled(["session window", "two aggregations", "join, self"], 1))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["session window", "two aggregations", "join, self"])
 def test_operators_fork_at_any_epoch(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Session windows that expire, queries of several operators, and self-joins can be forked."""
     run, query = Run(spark, tmp_path), BUILT_IN[name]
@@ -71,6 +72,7 @@ def test_a_fork_of_transform_with_state(spark: SparkSession, tmp_path: Path, nam
     assert str(run.checkpoint) not in text
 
 
+@pytest.mark.exhaustive
 def test_a_fork_of_apply_in_pandas_with_state(spark: SparkSession, tmp_path: Path) -> None:
     """Its rows equal those of the original."""
     run, query = Run(spark, tmp_path), next(iter(PANDAS_STATE.values()))
@@ -87,6 +89,7 @@ def test_a_fork_without_changelogs(spark: SparkSession, tmp_path: Path, name: st
     check_forks(spark, run, query, range(5))
 
 
+@pytest.mark.exhaustive
 def test_a_fork_of_a_join_with_state_format_3(spark: SparkSession, tmp_path: Path) -> None:
     """In this format, both sides of the join share one state store."""
     run, query = Run(spark, tmp_path), BUILT_IN["join, inner"]

@@ -42,7 +42,7 @@ class OpenedSite:
         return [url for url in self.requests if not url.startswith((self._site.as_uri(), "data:"))]
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.exhaustive)])
 def opened(chrome: Browser, site: Path, request: pytest.FixtureRequest) -> Iterator[OpenedSite]:
     """A page in one of the two themes."""
     context = chrome.new_context(color_scheme=request.param)
@@ -79,6 +79,7 @@ def test_a_page_fits_a_narrow_window(opened: OpenedSite, address: str) -> None:
     assert opened.page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
+@pytest.mark.parametrize("opened", ["light", "dark"], indirect=True)
 @pytest.mark.parametrize("address", sampled(PAGES, 2))
 def test_a_page_can_be_read_with_a_keyboard_and_a_screen_reader(opened: OpenedSite, address: str) -> None:
     """The audit finds no serious violation in names, contrast, scrollable regions or heading order."""
@@ -125,6 +126,7 @@ def test_a_symptom_finds_what_to_do_about_it(chrome: Browser, site: Path, words:
     context.close()
 
 
+@pytest.mark.parametrize("opened", ["light", "dark"], indirect=True)
 def test_the_screenshots_match_the_theme(opened: OpenedSite) -> None:
     """Exactly one of the two of each picture is visible, and it loads."""
     opened.go("start/quickstart.html")

@@ -13,6 +13,7 @@ from operators.running import Run
 from oracle import captured_rows, compare, spark_rows
 from pyspark.sql import SparkSession
 from recorded.unpacked import copied, unpacked
+from sampling import sampled
 
 import streamstate as ss
 from capturing.without_spark import captured_without_spark
@@ -67,7 +68,15 @@ def test_a_table_that_spark_reads_differently_is_captured_by_spark(
     assert compare(spark, checkpoint, ss.open_store(tmp_path)["q"]) == 4
 
 
-@pytest.mark.parametrize(("verify", "compared"), [("never", 0), ("first", 1), ("sample", 1), ("all", 2)])
+@pytest.mark.parametrize(
+    ("verify", "compared"),
+    [
+        ("never", 0),
+        pytest.param("first", 1, marks=pytest.mark.exhaustive),
+        pytest.param("sample", 1, marks=pytest.mark.exhaustive),
+        ("all", 2),
+    ],
+)
 def test_spark_confirms_what_verify_says(
     spark: SparkSession, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: Any, compared: int
 ) -> None:
@@ -142,7 +151,7 @@ def test_the_error_says_what_to_install(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", ["HDFS", "RocksDB-with-changelog"])
+@pytest.mark.parametrize("provider", sampled(["HDFS", "RocksDB-with-changelog"], 1))
 def test_a_gap_needs_no_spark(spark: SparkSession, tmp_path: Path, provider: str) -> None:
     """The first epoch after it is captured from a snapshot and the changelogs after that."""
     checkpoint, store = unpacked("4.2", tmp_path) / provider / "aggregation", tmp_path / "store"
@@ -186,7 +195,7 @@ def test_timers_need_no_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert run.check() == len(query.tables) * len(epochs) >= 12
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_whole_state_that_spark_reads_differently_is_captured_by_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +214,9 @@ def test_a_whole_state_that_spark_reads_differently_is_captured_by_spark(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("verify", "expected"), [("never", []), ("first", [[0]]), ("all", [[0], [1, 2, 3]])])
+@pytest.mark.parametrize(
+    ("verify", "expected"), [("first", [[0]]), pytest.param("all", [[0], [1, 2, 3]], marks=pytest.mark.exhaustive)]
+)
 def test_spark_confirms_whole_states_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: Any, expected: list[list[int]]
 ) -> None:

@@ -33,7 +33,7 @@ def all_classic(recorded_query: Path, tmp_path_factory: pytest.TempPathFactory, 
     return json.loads(json.dumps({**found, "drill": DRILLED}))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # the programs of the other files have no server either
 def test_no_server_is_needed(recorded_query: Path, tmp_path: Path, classic: Any) -> None:
     """A step, a check and an explanation run in the worker process; the server is asked for nothing."""
     client = outcome("user_program.py", "nowhere", recorded_query, tmp_path, "few")

@@ -15,9 +15,9 @@ WORKER = 2
 """The processes of a worker: Python and Java."""
 
 
-@pytest.mark.parametrize("repetitions", [3, pytest.param(50, marks=LONG)])
+@pytest.mark.parametrize("repetitions", [2, pytest.param(50, marks=LONG)])
 @pytest.mark.parametrize(
-    "kind", ["nowhere", "local[2]", *(pytest.param(kind, marks=LONG) for kind in ("SPARK_REMOTE", "SPARK_API_MODE"))]
+    "kind", ["nowhere", *(pytest.param(kind, marks=LONG) for kind in ("local[2]", "SPARK_REMOTE", "SPARK_API_MODE"))]
 )
 def test_failed_calls_leave_no_process(recorded_query: Path, tmp_path: Path, kind: str, repetitions: int) -> None:
     """There is at most one worker, and none once it has ended."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from recorded.restarts import NEXT, add_input, configured, query_of, restarts, rows, run
+from sampling import sampled
 
 import streamstate as ss
 from damage.kinds import damaged, deleted
@@ -111,7 +112,7 @@ def expected() -> dict[str, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["offsets/5 halved", "offsets/4 deleted"])
+@pytest.mark.parametrize("kind", sampled(["offsets/5 halved", "offsets/4 deleted"], 1))
 def test_a_fork_makes_up_for_a_plan(spark: SparkSession, recorded: Path, tmp_path: Path, kind: str) -> None:
     """At the newest epoch that is whole: the plan before it is asked for, and need not be there."""
     name = "HDFS/plain"
@@ -125,7 +126,7 @@ def test_a_fork_makes_up_for_a_plan(spark: SparkSession, recorded: Path, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["HDFS/plain", "changelog-2/plain"])
+@pytest.mark.parametrize("name", sampled(["HDFS/plain", "changelog-2/plain"], 1))
 def test_the_ways_out_lead_on(spark: SparkSession, recorded: Path, tmp_path: Path, name: str) -> None:
     """From a fork at the newest whole epoch, or from the store, the query goes on as if nothing had been lost."""
     spark = configured(spark, name)

@@ -34,7 +34,7 @@ def killed(run: Run, target: Path, after: float) -> Path:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(2, marks=pytest.mark.slow),
+        pytest.param(1, marks=pytest.mark.slow),
         pytest.param(200, marks=[pytest.mark.exhaustive, pytest.mark.timeout(3 * 3600)]),
     ],
 )

@@ -38,7 +38,7 @@ QUERIES: dict[str, Query] = {**WINDOWS, **OTHERS, **JOINS, **PANDAS_STATE, **TRA
 QUERIES |= {f"keys: {name}": grouped(*keys) for name, keys in KEYS.items()}
 QUERIES |= {f"values: {name}": aggregated(*values) for name, values in VALUES.items()}
 QUICK = ["session window", "inner", "rows, processing time, TTL and timers"]
-MARKS = dict(zip(QUICK, ([], [pytest.mark.slow], [pytest.mark.exhaustive]), strict=True))
+MARKS = dict(zip(QUICK, ([], [pytest.mark.exhaustive], [pytest.mark.exhaustive]), strict=True))
 CHANCE = "processing"
 """In the names of queries whose state depends on when they run."""
 

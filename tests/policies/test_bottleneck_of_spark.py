@@ -72,6 +72,7 @@ def add(source: Source, heavy: list[str], share: float) -> None:
         source.add({"k": keys, "v": [*range(_ROWS)]})
 
 
+@pytest.mark.exhaustive  # test_rescale_by_policy.py has one too
 def test_a_hot_key_is_named(find: Callable[..., Bottleneck], source: Source) -> None:
     """Half of all rows have one key."""
     add(source, ["ORD"], 0.5)
@@ -89,7 +90,7 @@ def test_heavy_keys_in_one_partition_can_be_separated(
     assert (bottleneck.kind, bottleneck.name, bottleneck.helps) == ("partition", "partition 1", True)
 
 
-@pytest.mark.parametrize(("cores", "helps"), [(2, False), (16, True)])
+@pytest.mark.parametrize(("cores", "helps"), [(2, False), pytest.param(16, True, marks=pytest.mark.exhaustive)])
 def test_a_stateful_operator(find: Callable[..., Bottleneck], source: Source, cores: int, *, helps: bool) -> None:
     """Its tasks are even: more partitions help only while cores are idle."""
     add(source, [f"k{n}" for n in range(40)], 0.5)

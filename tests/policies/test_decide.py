@@ -304,7 +304,7 @@ def test_any_load_drops_what_is_allowed_at_most(
     check_any_load(seed, may_drop, protected, phases, can_limit=limit)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @given(st.integers(0, 200), st.sampled_from([0.1, 0.4, 0.8]), st.sampled_from([0.0, 0.5]), PHASES, st.booleans())
 @settings(deadline=None, max_examples=100)
 def test_any_of_many_loads(seed: int, may_drop: float, protected: float, phases: Any, limit: bool) -> None:

@@ -110,6 +110,7 @@ def test_a_contradiction_is_refused_before_the_query_starts(started: Started, tm
     assert not (tmp_path / "store" / "q" / "_control").exists()
 
 
+@pytest.mark.exhaustive
 def test_results_equal_those_of_the_recorded_levels(spark: SparkSession, started: Started, tmp_path: Path) -> None:
     """An audit runs the epochs again, with the levels that they were bound to, and finds the same state."""
     running = started(policy=POLICY)

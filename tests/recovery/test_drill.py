@@ -115,7 +115,7 @@ def test_spark_recovers_from_a_killed_executor(folder: Path, tmp_path: Path) -> 
     assert "one executor while epoch 1 was in progress" in repr(report)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_query_that_is_not_streaming_is_refused(tmp_path: Path) -> None:
     """The error of the query's process is raised by the drill."""
     with pytest.raises(InvalidArgumentError, match="a DataFrame that is not streaming"):

@@ -59,7 +59,7 @@ def test_a_standby_takes_over_from_a_killed_query(run: Callable[..., Availabilit
     assert "epoch 2" in repr(report)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_store_that_is_away_for_a_while(run: Callable[..., AvailabilityReport]) -> None:
     """The owner stops in time, nobody takes over meanwhile, and the standby goes on once the store is back."""
     report = run(kill="store")

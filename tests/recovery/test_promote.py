@@ -161,8 +161,8 @@ CONTINUED: dict[str, tuple[Query, dict[str, str]]] = {
 }
 
 
-@pytest.mark.slow  # two queries each
-@pytest.mark.parametrize("name", sampled(CONTINUED, 1))
+@pytest.mark.exhaustive  # two queries each
+@pytest.mark.parametrize("name", CONTINUED)
 def test_the_promoted_query_continues(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """After more input, its state equals that of the original, which went on without the promotion."""
     query, settings = CONTINUED[name]
@@ -222,7 +222,7 @@ def test_an_epoch_begun_during_the_promotion_reverses_it(
     assert pair.beside == {pair.over.name, pair.fork.name}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # as in tests/services/s3
 def test_with_hadoops_client(spark: SparkSession, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on other file systems: files are copied, and folders renamed one after the other."""
     from streamstate.operations.promotion import switch
@@ -269,7 +269,7 @@ def test_a_fork_behind_or_ahead_is_refused(spark: SparkSession, pair: Pair) -> N
     refused(pair, spark, PromotionError, r"ahead: .* at epoch 2, .* at epoch 1.\nRun .* until epoch 2 is committed")
 
 
-@pytest.mark.parametrize("side", ["fork", "over"])
+@pytest.mark.parametrize("side", sampled(["fork", "over"], 1))
 def test_an_epoch_that_was_begun_is_refused(spark: SparkSession, pair: Pair, side: str) -> None:
     """Its results may be in the sink."""
     offsets = getattr(pair, side) / "offsets"

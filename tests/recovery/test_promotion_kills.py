@@ -109,8 +109,17 @@ def without_times(files: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["exchange", "renames", "in place"])
-@pytest.mark.parametrize("undoing", [False, True], ids=["promote", "undo"])
+@pytest.mark.parametrize(
+    ("way", "undoing"),
+    [
+        ("exchange", False),
+        pytest.param("exchange", True, marks=pytest.mark.exhaustive),
+        pytest.param("renames", False, marks=pytest.mark.exhaustive),
+        ("renames", True),
+        ("in place", False),
+        pytest.param("in place", True, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_killed_at_every_step(
     spark: SparkSession, made: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, undoing: bool
 ) -> None:

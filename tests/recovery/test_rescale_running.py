@@ -16,6 +16,7 @@ from conftest import Source, counts, letters
 from oracle import compare
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from sampling import sampled
 
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, QueryError, RescaleError
@@ -56,7 +57,7 @@ def partitions(running: Running) -> int | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("supervised", [False, True])
+@pytest.mark.parametrize("supervised", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_running_query_is_rescaled(
     start: Callable[..., Running], source: Source, spark: SparkSession, *, supervised: bool
 ) -> None:
@@ -126,7 +127,7 @@ def lost(*_: Any) -> int:
     raise OSError("executor lost")
 
 
-@pytest.mark.parametrize("step", ["repartition", "compare_states"])
+@pytest.mark.parametrize("step", sampled(["repartition", "compare_states"], 1))
 def test_a_failure_starts_the_query_again(
     start: Callable[..., Running], source: Source, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -267,7 +268,12 @@ _KILLED = """
 @pytest.mark.slow  # a process with Spark for each moment
 @pytest.mark.parametrize(
     ("step", "moment", "expected"),
-    [("repartition", "before", 2), ("repartition", "after", 2), ("compare_states", "after", 2), ("start", "before", 2)],
+    [
+        pytest.param("repartition", "before", 2, marks=pytest.mark.exhaustive),
+        ("repartition", "after", 2),
+        pytest.param("compare_states", "after", 2, marks=pytest.mark.exhaustive),
+        ("start", "before", 2),
+    ],
 )
 def test_a_killed_process_is_recovered(
     spark: SparkSession, source: Source, tmp_path: Path, step: str, moment: str, expected: int

@@ -126,7 +126,7 @@ QUERIES: dict[str, Build] = {
     "names that repeat": lambda source: source.groupBy("g").agg(F.sum("h").alias("count"), F.count("*").alias("sum")),
 }
 MARKS: dict[str, list[pytest.MarkDecorator]] = {"windows": []}
-MARKS |= {name: [pytest.mark.slow] for name in ("computed", "sessions", "having")}
+MARKS |= {name: [pytest.mark.slow] for name in ("computed", "having")}
 
 
 @pytest.mark.parametrize(

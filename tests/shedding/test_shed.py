@@ -15,6 +15,7 @@ from oracle import spark_rows
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from spark_settings import SHARED
 
 import streamstate as ss
 from streamstate.errors import (
@@ -281,7 +282,7 @@ def test_spark_filters_without_python(spark: SparkSession, recorded: Recorded, t
     query = recorded.build().writeStream.format("noop").outputMode("update").trigger(availableNow=True)
     started = query.option("checkpointLocation", str(tmp_path / "plain")).start()
     started.awaitTermination()
-    spark.conf.unset("spark.sql.codegen.wholeStage")
+    spark.conf.set("spark.sql.codegen.wholeStage", SHARED["spark.sql.codegen.wholeStage"])
     counts = [counted(progress) for progress in started.recentProgress]
     assert {(each.kept, each.level) for each in counts} == {(ROWS, None)}, "no level is bound"
     plan = started._jsq.streamingQuery().lastExecution().executedPlan().toString()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import permutations
 
 import pytest
@@ -16,7 +15,6 @@ from streamstate.tutorials.simulation import Player, explore, run
 from streamstate.tutorials.simulation.key_group_mutants import KEY_GROUP_MUTANTS, DropsRange, LeavesQueue
 from streamstate.tutorials.simulation.key_groups import KeyGroups
 from streamstate.tutorials.simulation.keyed_state import GROUPS, group_of, hash_of, owner, task_of
-from streamstate.tutorials.simulation.mutants import catch
 from streamstate.tutorials.simulation.runs import violations
 
 
@@ -64,10 +62,9 @@ def test_two_orders_of_the_steps_are_right() -> None:
 
 @pytest.mark.parametrize("mutant", KEY_GROUP_MUTANTS)
 def test_a_mistake_is_caught(mutant: type[KeyGroups]) -> None:
-    """As often as the documentation says, which is not seldom."""
-    found = catch(mutant, SEEDS)
-    assert found.caught >= 15
-    assert asdict(found) in recorded()
+    """Not seldom; ``test_snapshot_protocols.py`` counts again what is recorded."""
+    [found] = [each for each in recorded() if (each["protocol"], each["fault"]) == (mutant.name, mutant.fault)]
+    assert found["caught"] >= 15
 
 
 def test_every_promise_is_broken_by_some_mutant() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -44,6 +45,9 @@ REFUSED = {
 }
 MOST = 2_500_000_000
 """Bytes of memory that a process with a statement never has."""
+SECONDS = 3.0
+"""The time that a statement may take here."""
+WORKER = f"from streamstate.widgets.page import statement_worker as it; it.SECONDS = {SECONDS}; it.main()"
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +60,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def running(store: Store) -> Iterator[Statements]:
-    """The runner of statements over the store."""
-    running = Statements(store)
-    yield running
-    running.close()
+    """The runner of statements over the store, whose processes allow them less time."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(statements, "_COMMAND", [sys.executable, "-P", "-c", WORKER])
+        running = Statements(store)
+        yield running
+        running.close()
 
 
 def test_a_statement_has_the_rows_of_the_store(running: Statements, store: Store) -> None:

@@ -57,7 +57,9 @@ def _audited(query: Counting, code: Callable[[], DataFrame], tmp_path: Path) -> 
     query.checkpoint.audit(code, epochs=(1, 1), replays=1, store=tmp_path / "audits")
 
 
-PAST = pytest.mark.parametrize("again", [_rehearsed, _replayed, _audited])
+PAST = pytest.mark.parametrize(
+    "again", [_rehearsed, *(pytest.param(again, marks=pytest.mark.exhaustive) for again in (_replayed, _audited))]
+)
 
 
 @PAST

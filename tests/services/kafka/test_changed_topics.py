@@ -38,7 +38,7 @@ CASES: dict[str, tuple[dict[str, str], list[str]]] = {
 
 REPEATED = {
     "the same topic by a pattern", "the same partitions", "another topic by a pattern", "partitions of another topic",
-    "one more topic by a pattern", "the same, and no failures",
+    "one more topic by a pattern", "the same, and no failures", "fewer partitions",
 }  # fmt: skip
 """Cases that say hardly more than others."""
 

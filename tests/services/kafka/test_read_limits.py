@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("options", "own", "limited"),
-    [({}, None, 20), ({"maxOffsetsPerTrigger": "50"}, 50, 20), ({"minOffsetsPerTrigger": "1"}, None, 20)],
+    [
+        pytest.param({}, None, 20, marks=pytest.mark.exhaustive),
+        ({"maxOffsetsPerTrigger": "50"}, 50, 20),
+        pytest.param({"minOffsetsPerTrigger": "1"}, None, 20, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_a_topic_obeys_a_limit(
     spark: SparkSession, broker: Broker, tmp_path: Path, options: dict[str, str], own: int | None, limited: int
