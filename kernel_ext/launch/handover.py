@@ -41,6 +41,7 @@ _COMMITS = 10
 _FEW_VERSIONS, _FEW_BYTES = 12, 2_000_000
 """Changes that are replayed quickly. Spark makes a snapshot every 10 versions, and uploads the newest each minute."""
 _UPLOAD_SECONDS, _UPLOAD_POLL = 75.0, 0.5
+_COMMIT_SECONDS, _COMMIT_POLL = 10.0, 0.005
 
 
 class Handed(Protocol):
@@ -122,6 +123,9 @@ class _Handover:
         with self._taken_back(owner):
             with self._phase("waiting for a snapshot", 0.6):
                 self._wait_for_snapshot()
+            running.capture.pause()  # its passes would share the processors with the new owner's first epoch
+            with self._phase("waiting for a commit", 0.7):
+                self._wait_for_commit()
             with self._phase("stopping", 0.8):
                 self._stop_between_epochs()
                 epoch = self.files.committed()[-1]
@@ -178,6 +182,17 @@ class _Handover:
             time.sleep(max(_UPLOAD_POLL, 2 * (time.monotonic() - began)))
             self._check_running()
 
+    def _wait_for_commit(self) -> None:
+        """Wait for the next commit, if it is due soon: the new owner then starts while no epoch is due yet."""
+        newest = self.files.committed()[-1]
+        usual = self._usual(newest)
+        if usual is None or self.files.remote:
+            return
+        deadline = time.monotonic() + min(2 * usual, _COMMIT_SECONDS)
+        while self.files.committed()[-1] == newest and time.monotonic() < deadline:
+            time.sleep(_COMMIT_POLL)
+        self._check_running()
+
     def _stop_between_epochs(self) -> None:
         if (query := self.running.query) is not None:
             wait_between_epochs(query, self.files)
@@ -205,6 +220,8 @@ class _Handover:
             owner.stop()
             if self.stopped:
                 self._start_again(lease)
+            else:
+                self.running.capture.resume(None)
             if isinstance(error, StreamStateError):
                 raise type(error)(f"{self.launch.name} was not handed over, and runs as before: {error}") from error
             raise

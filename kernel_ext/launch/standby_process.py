@@ -1,8 +1,8 @@
 """The process that stands by: ``python -m streamstate.launch.standby_process``, with its task as standard input.
 
-It is warm: it has forked the query's checkpoint and run an epoch of the fork, so that Java has compiled what the epochs
-run, and Python's workers are there. It does so again when the query has moved on, for a small share of a core. When it
-acquires the lease, it starts the query as the owner before had started it.
+It is warm: it has forked the query's checkpoint and run an epoch of the fork a few times, so that Java has compiled
+what the epochs run, and Python's workers are there. It does so again when the query has moved on, for a small share of
+a core. When it acquires the lease, it starts the query as the owner before had started it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from streamstate.operations.availability.standby import (
     StandbyTask,
     StatusFile,
 )
-from streamstate.operations.supervision.restart_policy import waits
+from streamstate.operations.supervision.restart_policy import BackOff, waits
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.filesystem import files_for
 from streamstate.snapshots.store.layout import Layout
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from streamstate.launch.launch import Launch
     from streamstate.launch.running import Running
 
 _POLL_SECONDS = 0.2
@@ -61,6 +62,10 @@ _NEVER, _LONG = 1_000_000, 60.0
 """Epochs until a fork is captured, and seconds that its lease lasts."""
 _MOVED_ON = 20
 """Epochs after which it is worth it."""
+_FIRST_RUNS, _FIRST_SECONDS = 5, 15.0
+"""How often the first epoch is run, so that Java compiles what it calls often, and when that ends at the latest."""
+_CAPTURE_WAITS = 10.0
+"""Seconds for which the capture leaves the processors to the first epoch."""
 
 
 def main() -> int:
@@ -89,6 +94,7 @@ class _Standby:
         self.layout = Layout.at(task.store, task.storage_options)
         self._lease = Lease.of(self.layout, task.name, name=task.status)
         self._build: Callable[[], DataFrame] = cloudpickle.loads(task.build_query)
+        self._prepared: Launch | None = None
         self._first: Term | None = None
         self._replaced: float | None = None
         self._next_beat = 0.0
@@ -186,14 +192,14 @@ class _Standby:
 
     def _own(self, warm: _Warmth, spark: SparkSession) -> None:
         """Start the query, and keep it going until it ends."""
-        fence = Fence()
+        fence = Fence() if self._prepared is None else self._prepared.fence
         fence.hold(self._lease)
         try:
             self.report(state=TAKING_OVER)
             warm.settle()
             remove_drafts(self.task.checkpoint, spark)
             before = self._committed(spark)
-            running = self._started(fence)
+            running = self._started(self._prepared or self._checked(fence))
         except BaseException:
             fence.release(RELEASED_FAILED)
             raise
@@ -205,18 +211,24 @@ class _Standby:
             raise
         running.stop()
 
-    def _keep(self, running: Running, warm: _Warmth, committed: Callable[[], bool]) -> None:
+    def _keep(self, running: Running, warm: _Warmth, has_committed: Callable[[], bool]) -> None:
         """Keep the query going until it ends; it is owned once it has committed an epoch, or waits for input."""
         from streamstate.launch.running import RUNNING
 
+        held_until: float | None = time.monotonic() + _CAPTURE_WAITS
+        committed = False
         while not self.asked.wait(_POLL_SECONDS if self.status.state == OWNER else _LOOKS_OFTEN):
             state = running.state
+            committed = committed or has_committed()
             if self.status.state != OWNER:
-                if committed() or (state == "running" and running.query is not None and waits(running.query)):
+                if committed or (state == "running" and running.query is not None and waits(running.query)):
                     self.report(state=OWNER, takeovers=self.status.takeovers + 1)
                     warm.remove()
                 elif state == "restarting" and self.task.term is not None:
                     raise QueryError(str(running.status().error))  # who hands the query over takes it back
+            if held_until is not None and (committed or time.monotonic() > held_until):
+                running.capture.resume(None)
+                held_until = None
             if state == "failed":
                 raise QueryError(str(running.status().error))
             if state not in RUNNING:
@@ -225,11 +237,18 @@ class _Standby:
     def _committed(self, spark: SparkSession) -> int:
         return max(CheckpointFiles(self.task.checkpoint, spark).committed(), default=-1)
 
-    def _started(self, fence: Fence) -> Running:
-        """Start the query as its last owner did; it is supervised, since that one may still wake up and disturb it."""
+    def prepare(self) -> None:
+        """Check the query before its start, if that follows soon, as in a planned handover."""
+        if self.task.term is not None:
+            self._prepared = self._checked(Fence())
+
+    def _checked(self, fence: Fence) -> Launch:
+        """Return the query as its last owner started it; it is supervised, since that one may still wake up."""
         from pyspark import cloudpickle
 
-        import streamstate as ss
+        from streamstate.launch.launch import Launch
+        from streamstate.launch.sink import Sink
+        from streamstate.launch.starting import check_launch, check_options, streaming_frame
 
         task, known = self.task, self._lease.launch
         sink = cloudpickle.loads(task.sink) if isinstance(task.sink, bytes) else task.sink or known.get("sink")
@@ -238,21 +257,32 @@ class _Standby:
                 f"The sink of {task.name} is a function or has options, which the lease does not keep.\n"
                 "Start the standby where the query runs: running.standby(build_query)."
             )
-        return ss.start(
-            self._build(),
+        launch = Launch(
             task.name,
-            task.store,
-            checkpoint=task.checkpoint,
-            mode=known.get("mode", "update"),
-            trigger=known.get("trigger"),
-            sink=sink,
-            sink_options=task.sink_options,
-            every=known.get("every", 1),
-            restart=ss.BackOff(**(known.get("restart") or {})),
-            record_input=bool(known.get("record_input")),
-            shared=known.get("shared", ()),
-            storage_options=task.storage_options,
-            lease=fence,
+            streaming_frame(self._build(), "build_query's value"),
+            task.checkpoint,
+            known.get("mode", "update"),
+            Sink.parse(sink, task.sink_options),
+            known.get("trigger"),
+            restart=BackOff(**(known.get("restart") or {})),
+            fence=fence,
+        )
+        check_options(task.name, self.layout, mode=launch.mode, trigger=launch.trigger, sink=launch.sink)
+        check_launch(launch, self.layout)
+        return launch
+
+    def _started(self, launch: Launch) -> Running:
+        """Start the query; its capture waits for :meth:`_keep`."""
+        from streamstate.launch.recorded_input import with_recorded_input
+        from streamstate.launch.shared_variables import chosen_variables, with_shared_variables
+        from streamstate.launch.starting import STARTED, start_launch
+
+        known, store, options = self._lease.launch, self.layout.root, self.task.storage_options
+        variables = chosen_variables(store, known.get("shared", ()), options)
+        launch = with_recorded_input(launch, self.layout, record_input=self.records_input)
+        launch = with_shared_variables(launch, variables, store, options)
+        return start_launch(
+            launch, store, STARTED, every=known.get("every", 1), storage_options=options, capture_paused=True
         )
 
 
@@ -268,6 +298,7 @@ class _Warmth:
         self._files = files_for(spark, self._folder)
         self._remove_left()
         self._thread: threading.Thread | None = None
+        self._settling = threading.Event()
         self._epoch = -1
         self._next = 0.0
 
@@ -284,7 +315,8 @@ class _Warmth:
         self._thread.start()
 
     def settle(self) -> None:
-        """Wait until nothing is run any more."""
+        """Wait until nothing is run any more; what is run now is the last."""
+        self._settling.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -301,25 +333,35 @@ class _Warmth:
                 self._files.remove_tree(f"{self._place}/{name}")
 
     def _run(self, epochs: list[int], mode: str) -> None:
-        """Fork the query before its newest epoch, and run that."""
-        from streamstate.replay.forks.make_fork import fork
-        from streamstate.replay.stepping.step import step
-
+        """Fork the query before its newest epoch, and run that, for the first time more than once."""
         before = _processor_seconds()
         began = time.monotonic()
+        runs = 1 if self._epoch >= 0 else _FIRST_RUNS
         self._epoch, error = epochs[-1], None
         try:
-            self._files.remove_tree(self._folder)
-            fork(self._checkpoint.path, self._folder, at=epochs[0], spark=self._spark)
-            recorded = self._standby.records_input
-            step(self._recorded if recorded else self._build, self._folder, mode=mode, spark=self._spark)
-            if not recorded:  # starting it would record the input a second time
+            for run in range(runs):
+                if run and (self._settling.is_set() or time.monotonic() - began > _FIRST_SECONDS):
+                    break
+                self._step(epochs[0], mode)
+            # Starting it would record the input a second time.
+            if not (self._standby.records_input or self._settling.is_set()):
                 self._start_fork(mode)
+            self._standby.prepare()
         except Exception as failure:  # noqa: BLE001 (a takeover is slower then)
             error = f"not warm: {first_line(failure)}"
         took = max(_processor_seconds() - before, time.monotonic() - began)
         self._next = time.monotonic() + took / _SHARE
         self._standby_ready(error, None if error else epochs[-1])
+
+    def _step(self, epoch: int, mode: str) -> None:
+        """Fork the query after an epoch, and run the next."""
+        from streamstate.replay.forks.make_fork import fork
+        from streamstate.replay.stepping.step import step
+
+        self._files.remove_tree(self._folder)
+        fork(self._checkpoint.path, self._folder, at=epoch, spark=self._spark)
+        build = self._recorded if self._standby.records_input else self._build
+        step(build, self._folder, mode=mode, spark=self._spark)
 
     def _recorded(self) -> DataFrame:
         """Return the query's frame over the input that its owner records."""

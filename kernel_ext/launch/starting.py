@@ -209,6 +209,7 @@ def start_launch(
     repaired: Say | None = None,
     policy: LoadPolicy | None = None,
     lease: float | None = None,
+    capture_paused: bool = False,
 ) -> Running:
     """Start a query that was checked, replacing the one of the same name among those known.
 
@@ -222,6 +223,7 @@ def start_launch(
         repaired: called with a line for each change of the checkpoint that was interrupted; by default ``say``.
         policy: what must hold for it; by default what the store has.
         lease: the time to live in seconds of the lease on the query; by default it has one if its last run here has.
+        capture_paused: leave the processors to the query until the caller resumes the capture.
     """
     from streamstate.launch.load_policy import check_policy
     from streamstate.snapshots.spark.session import advise
@@ -250,7 +252,9 @@ def start_launch(
             remove_drafts(launch.checkpoint, launch.classic_session)
         _undo_rescale(launch, checkpoint, repaired or say)
         _announce(launch, checkpoint, say, was_running=was_running)
-        handle = _started(launch, layout, checkpoint, every=every, start_again=start_again, say=say)
+        handle = _started(
+            launch, layout, checkpoint, every=every, start_again=start_again, say=say, capture_paused=capture_paused
+        )
     known.pop(launch.name, None)  # so that the newest comes last
     known[launch.name] = handle
     return _kept_to(policy, handle)
@@ -285,6 +289,7 @@ def _started(
     every: Every,
     start_again: Callable[[Launch], Running],
     say: Say,
+    capture_paused: bool,
 ) -> Running:
     """Start the query and its capture."""
     from streamstate.operations.supervision.supervise import Supervised
@@ -312,6 +317,7 @@ def _started(
             storage_options=layout.options,
             records_plan=False,
             checkpoint_of_query=read or path,
+            paused=capture_paused,
         )
         supervised = None
         recorders: dict[Recorder, Supervised | None] = dict.fromkeys(launch.recorders())

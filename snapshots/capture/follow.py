@@ -91,11 +91,13 @@ def follow(
     records_plan: bool = True,
     checkpoint_of_query: str | os.PathLike[str] | None = None,
     fallback: str | None = None,
+    paused: bool = False,
 ) -> Capture:
     """Keep a store up to date with a query, in the background.
 
     :meth:`streamstate.Checkpoint.follow` describes the arguments and errors. A caller that records the query's plan
-    itself passes ``records_plan=False``; one that knows the query's checkpoint passes that too.
+    itself passes ``records_plan=False``; one that knows the query's checkpoint passes that too. With ``paused``, the
+    first pass begins after :meth:`Capture.resume`.
     """
     interval = CaptureInterval.of(every)
     if isinstance(query_or_checkpoint, (str, os.PathLike)):
@@ -117,7 +119,7 @@ def follow(
         capturer.register()
     # A checkpoint does not show whether its query still runs, so a capture of it does not end by itself.
     ended = None if query is None else lambda: not query.isActive
-    capture = Capture(capturer, interval, ended, on_pass, versions=versions)
+    capture = Capture(capturer, interval, ended, on_pass, versions=versions, paused=paused)
     if query is not None and records_plan and not is_of_connect(query):  # whose plan is in the server
         from streamstate.snapshots.store.query_plans.spark_plan import first_epoch, plan_of_query
 
@@ -221,6 +223,7 @@ class Capture:
         on_pass: receives what each pass did.
         versions: the versions of a pipeline's flow; the capture goes on with the next one once that has begun.
         threads: run the capture beside others; by default it has a thread of its own.
+        paused: begin no pass until :meth:`resume`.
     """
 
     def __init__(
@@ -232,6 +235,7 @@ class Capture:
         *,
         versions: FlowVersions | None = None,
         threads: SharedThreads | None = None,
+        paused: bool = False,
     ) -> None:
         self._capturer = capturer
         self._versions = versions
@@ -249,7 +253,7 @@ class Capture:
         self._status = CaptureStatus(capturer.name, "waiting")
         self._changed = threading.Condition()
         self._ending = threading.Event()
-        self._abandoning = self._paused = False
+        self._abandoning, self._paused = False, paused
         self._retry = 0.0
         self._threads = threads
         _running.add(self)

@@ -143,6 +143,26 @@ def test_much_to_replay_is_waited_out(query: Query, monkeypatch: pytest.MonkeyPa
         handover._wait_for_snapshot()
 
 
+def test_the_query_stops_right_after_a_commit(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs on until the next one, if that is due soon; but not for ever, nor if none is usual."""
+    running, files = query.running, CheckpointFiles(query.folder / "checkpoint")
+    assert running.launch is not None
+    handover = _Handover(running, running.launch, files, 60, lambda *_: None)
+    monkeypatch.setattr("streamstate.launch.handover._COMMIT_SECONDS", 60.0)
+    before = query.committed
+    for usual in (None, 0.01):
+        monkeypatch.setattr(handover, "_usual", lambda _epoch, usual=usual: usual)
+        handover._wait_for_commit()
+
+    def feed(_epoch: int) -> float:
+        query.feed(1)
+        return 30.0
+
+    monkeypatch.setattr(handover, "_usual", feed)
+    handover._wait_for_commit()
+    assert query.committed == [*before, query.files - 1]
+
+
 def test_a_handover(spark: SparkSession, query: Query) -> None:
     """Code that fails in its first epoch is taken back; then it goes on after the old code, and nothing is lost."""
     gate, left = query.folder / "gate", query.folder / ".checkpoint-standby.killed"
@@ -152,7 +172,7 @@ def test_a_handover(spark: SparkSession, query: Query) -> None:
     )
 
     def close(message: str, _share: float | None) -> None:
-        if "stopping" in message:
+        if "starting" in message:
             gate.touch()
             query.feed(1)
 
@@ -179,6 +199,8 @@ def test_a_handover(spark: SparkSession, query: Query) -> None:
         until(lambda: not [*query.folder.glob(".checkpoint-standby*")])  # not even what one that was killed has left
         query.reach()
         assert {*query.writers(query.files - 1)} == {report.owner.process.pid}
+        history = ss.open_store(query.folder / "store")["counts"]
+        until(lambda: history.captured() == query.committed)
     finally:
         report.owner.stop()
     assert newest_term(query) == (4, STOPPED)

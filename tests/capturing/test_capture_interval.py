@@ -76,6 +76,20 @@ def test_a_query_that_is_stopped_to_be_started_again_has_not_ended(tmp_path: Pat
     assert not capture._query_ended()
 
 
+def test_a_capture_that_begins_paused(tmp_path: Path) -> None:
+    """It looks at nothing before it is resumed."""
+    capturer: Any = MagicMock(checkpoint=CheckpointFiles(tmp_path))
+    threads = MagicMock(spec=SharedThreads, __len__=lambda _: 1)
+    capture = Capture(capturer, CaptureInterval(), paused=True, threads=threads)
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").touch()
+    capture.turn()
+    assert not capturer.behind.called
+    capture.resume(None)
+    capture.turn()
+    assert capturer.behind.called
+
+
 @pytest.mark.slow
 def test_capturing_at_an_interval_of_time(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     """The first pass starts immediately, the next one when it is due. ``stop`` captures the remaining epochs."""
