@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamstate.operations.policies.policy import Policy as Policy
     from streamstate.operations.supervision.restart_policy import BackOff as BackOff
     from streamstate.replay.forks.edits import Edit as Edit
+    from streamstate.sharing.shared_frame import shared_frame as shared_frame
     from streamstate.sharing.shared_store import open_share as open_share
     from streamstate.snapshots.capture.recording.record import record as record
     from streamstate.snapshots.capture.recording.record import recorded as recorded

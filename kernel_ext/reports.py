@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from streamstate.replay.stepping.step_report import EpochRun as EpochRun
     from streamstate.replay.stepping.step_report import StepReport as StepReport
     from streamstate.sharing.contract import Contract as Contract
+    from streamstate.sharing.shared_frame import SharedFrame as SharedFrame
     from streamstate.sharing.shared_store import Freshness as Freshness
     from streamstate.sharing.shared_store import SharedStore as SharedStore
     from streamstate.snapshots.capture.epoch_commit import CaptureReport as CaptureReport

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from streamstate.sharing.server import Limits as Limits
     from streamstate.sharing.server import ShareServer as ShareServer
     from streamstate.sharing.server import serve as serve
+    from streamstate.sharing.shared_frame import SharedFrame as SharedFrame
+    from streamstate.sharing.shared_frame import shared_frame as shared_frame
     from streamstate.sharing.shared_store import Following as Following
     from streamstate.sharing.shared_store import Freshness as Freshness
     from streamstate.sharing.shared_store import SharedStore as SharedStore

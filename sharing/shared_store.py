@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -108,9 +108,7 @@ class SharedStore(Store):
             every: the seconds between two questions to the server.
             late: called when a query's newest epoch is older than the contract promises, once until it is fresh again.
         """
-        seconds = every.total_seconds() if isinstance(every, timedelta) else float(every)
-        positive_duration(timedelta(seconds=seconds), f"every={every!r}")
-        return Following(self, seconds, late)
+        return Following(self, every, late)
 
     def _refresh_share(self, share: str) -> None:
         items = self._client.items("shares", share, "all-tables")
@@ -201,11 +199,25 @@ def _link(line: Mapping[str, Any]) -> tuple[int, str] | None:
     return (line["file"]["version"], single["cdc"]["path"]) if "cdc" in single else None
 
 
+class Refreshed(Protocol):
+    """A copy that can be brought up to date."""
+
+    def refresh(self) -> object:
+        """Copy the epochs that are new."""
+
+    def freshness(self) -> list[Freshness]:
+        """Return how old the copy of each query is."""
+
+
 class Following:
     """A copy that is kept fresh in the background; close it, or use it in a ``with`` block."""
 
-    def __init__(self, store: SharedStore, seconds: float, late: Callable[[Freshness], None] | None) -> None:
-        self._store, self._seconds, self._late = store, seconds, late
+    def __init__(
+        self, copy: Refreshed, every: timedelta | float, late: Callable[[Freshness], None] | None = None
+    ) -> None:
+        seconds = every.total_seconds() if isinstance(every, timedelta) else float(every)
+        positive_duration(timedelta(seconds=seconds), f"every={every!r}")
+        self._copy, self._seconds, self._late = copy, seconds, late
         self._told: set[str] = set()
         self.error: str | None = None
         """Why the newest attempt failed; None: it did not."""
@@ -227,7 +239,7 @@ class Following:
     def _run(self) -> None:
         while not self._end.is_set():
             try:
-                self._store.refresh()
+                self._copy.refresh()
                 self.error = None
             except StreamStateError as error:
                 self.error = str(error)
@@ -235,7 +247,7 @@ class Following:
             self._end.wait(self._seconds)
 
     def _check(self) -> None:
-        for fresh in self._store.freshness():
+        for fresh in self._copy.freshness():
             is_late = (
                 fresh.promised is not None and fresh.age is not None and fresh.age.total_seconds() > fresh.promised
             )

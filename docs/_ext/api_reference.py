@@ -97,10 +97,11 @@ PAGES = {
     ),
     "sharing": Page(
         "Sharing with others",
-        "Contracts, the server, and what others share. All but ``open_share`` are in ``streamstate.sharing``.",
+        "Contracts, the server, and what others share. All but ``open_share``, ``shared_frame`` and ``sql`` are in"
+        " ``streamstate.sharing``.",
         (
             *("Contract", "Terms", "GrantedTable", "serve", "ShareServer", "Limits"),
-            *("open_share", "SharedStore", "Following", "Freshness", "sql"),
+            *("open_share", "SharedStore", "Following", "Freshness", "shared_frame", "SharedFrame", "sql"),
         ),
     ),
     "reports": Page(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import tempfile
 import threading
 import weakref
@@ -11,6 +12,7 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -48,7 +50,7 @@ class Index:
 
     def __init__(self, layout: Layout, memory_limit: str | None = None) -> None:
         self._layout = layout
-        self._spilled = tempfile.TemporaryDirectory(prefix="streamstate-index-")
+        self._spilled = tempfile.TemporaryDirectory(prefix="streamstate-index-", dir=_scratch())
         self.folder = self._spilled.name
         """The folder for data that does not fit into memory, which exists as long as the index."""
         self._db = _database(self.folder, memory_limit)
@@ -249,6 +251,12 @@ def as_arrow(relation: duckdb.DuckDBPyRelation) -> pa.Table:
             with contextlib.suppress(pa.ArrowInvalid):
                 rows = rows.set_column(at, rows.schema.names[at], rows.column(at).cast(pa.int64()))
     return rows
+
+
+def _scratch() -> str | None:
+    """Return the folder that Spark removes when its application ends, in a Python worker, which Spark kills."""
+    folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
+    return folder if folder and Path(folder).is_dir() else None
 
 
 def _database(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:

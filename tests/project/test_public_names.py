@@ -33,6 +33,7 @@ DOCUMENTED = {
     "session",
     "shared",
     "shared_column",
+    "shared_frame",
     "shed",
     "sql",
     "start",

@@ -12,6 +12,8 @@ from synthetic import State, write
 import streamstate as ss
 from streamstate.errors import DamagedStoreError, InvalidArgumentError, StoreError, UnknownEpochError
 from streamstate.reports import StateTable
+from streamstate.snapshots.store.layout import Layout
+from streamstate.state_inspect.temporal_index.index import Index
 from streamstate.state_inspect.temporal_index.interval_table import IntervalTable
 
 STATES: list[State | None] = [{"a": epoch, f"k{epoch % 4}": epoch} for epoch in range(8)]
@@ -145,3 +147,11 @@ def test_an_epoch_can_be_relative_to_live(tmp_path: Path) -> None:
         history.at("live - 8")
     with pytest.raises(InvalidArgumentError, match="live-10"):
         history.at("the day before")
+
+
+def test_in_a_worker_of_spark_the_index_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark kills its workers, and then removes their folder; where there is none, the index has one elsewhere."""
+    for folders, inside in ((f"{tmp_path},/elsewhere", True), (f"{tmp_path}/missing", False), ("", False)):
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", folders)
+        index = Index(Layout.at(tmp_path / "store"))
+        assert (Path(index.folder).parent == tmp_path) == inside
