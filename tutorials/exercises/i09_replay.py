@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.tutorials.exercises.answers import Table
 from streamstate.tutorials.exercises.construct import Construct, Exercise
-from streamstate.tutorials.exercises.judged_runs import Judged, picture_of, run_judged
+from streamstate.tutorials.exercises.judged_runs import Judged, broken_promise, picture_of, run_judged
 from streamstate.tutorials.exercises.questions import Keys, Question, WrongAnswer
 from streamstate.tutorials.kept_state import KINDS, RECORDS, crashed
 from streamstate.tutorials.simulation import Player, explore, run
@@ -107,11 +107,6 @@ def _run_order(function: Function, case: Case) -> Judged | None:
     return None if function(0, 0, "a") in (None, ...) else run_judged(_Order(case[0], function), case[1], limit=_LIMIT)
 
 
-def _judge(_: Case, judged: Judged) -> str:
-    violations = [] if judged.trace is None else judged.trace.violations[:1]
-    return " ".join(f"'{each.invariant}' is broken: {each.reason}" for each in violations)
-
-
 def _mutant(name: str, kind: type[UpstreamBackup], because: str, *wrong: WrongAnswer, hint: str) -> Question:
     return Question(
         id=name,
@@ -168,7 +163,7 @@ EXERCISES: Sequence[Question | Exercise] = (
         arguments=["records", "run"],
         cases=_cases,
         run=_run_repeats,
-        judge=_judge,
+        judge=broken_promise,
         picture=picture_of,
         wrong=[
             WrongAnswer(lambda newest, number: False, "You count all that comes. What comes again after a crash?"),
@@ -185,7 +180,7 @@ EXERCISES: Sequence[Question | Exercise] = (
         arguments=["records", "run"],
         cases=_cases,
         run=_run_order,
-        judge=_judge,
+        judge=broken_promise,
         picture=picture_of,
         wrong=[
             WrongAnswer(
