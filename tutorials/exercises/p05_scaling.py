@@ -180,7 +180,8 @@ EXERCISES: Sequence[Question | Exercise] = (
         capture=split,
         grades=[_is_split, same_state],
         wrong=[
-            WrongAnswer(lambda departures: departures.groupBy().count(), "State is in 1 of 8 partitions."),
+            WrongAnswer(lambda departures: departures.groupBy("year").count(), "State is in 1 of 8 partitions."),
+            WrongAnswer(lambda departures: departures.groupBy().count(), "Add a grouping key"),
             WrongAnswer(
                 lambda departures: departures.where("rand() < 0.5").groupBy("carrier").count(), "Without the split, it"
             ),
