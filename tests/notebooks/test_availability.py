@@ -40,7 +40,7 @@ def test_the_notebook_on_availability_shows_no_noise(availability: Shown) -> Non
 
 
 def test_the_notebook_on_availability_waits_for_its_reader(availability: Shown) -> None:
-    """Predictions and the reader's own rule are not answered yet, and nothing is revealed."""
+    """Predictions and the reader's own rule and query are not answered yet, and nothing is revealed."""
     said = [text for source, text in availability if "P10." in source and "P10.progress" not in source]
     assert {text.split()[0] for text in said} == {"…"}
-    assert len(said) == 7
+    assert len(said) == 8

@@ -19,7 +19,7 @@ def test_the_notebook_on_changing_code() -> None:
     assert "The rows that differ only in origin become one." in output_of(shown, "%stream migrate leaner")
     assert "max was int and is bigint." in output_of(shown, "%stream migrate carriers")
     assert shows_no_noise(shown)
-    assert [text.split()[0] for source, text in shown if "P07." in source] == [*["…"] * 6, "i"]
+    assert [text.split()[0] for source, text in shown if "P07." in source] == [*["…"] * 7, "i"]
     changes = RUNS / "07_change_the_code" / "streamstate-data" / "changes"
     feed = sorted((changes / "arriving" / "flights").glob("*.parquet"))[:7]
     by_carrier = pd.concat([pd.read_parquet(file) for file in feed]).groupby("carrier")

@@ -55,7 +55,7 @@ def test_the_notebook_on_load_and_policies_shows_no_noise(policies: Shown) -> No
 
 
 def test_the_notebook_on_load_and_policies_waits_for_its_reader(policies: Shown) -> None:
-    """Predictions and the reader's own estimate are not answered yet, and nothing is revealed."""
+    """Predictions and the reader's own estimate and query are not answered yet, and nothing is revealed."""
     said = [text for source, text in policies if "P09." in source and "P09.progress" not in source]
     assert {text.split()[0] for text in said} == {"…"}
-    assert len(said) == 7
+    assert len(said) == 8

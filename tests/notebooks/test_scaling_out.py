@@ -57,9 +57,9 @@ def test_the_drill_of_the_notebook_recovers(scaling: Shown) -> None:
 
 
 def test_the_notebook_on_scaling_out_waits_for_its_reader(scaling: Shown) -> None:
-    """Predictions and the reader's own rule are not answered yet, and nothing is revealed."""
+    """Predictions and the reader's own rule and query are not answered yet, and nothing is revealed."""
     said = [text.split()[0] for source, text in scaling if "P05." in source]
-    assert said == [*["…"] * 7, "i"]
+    assert said == [*["…"] * 8, "i"]
 
 
 def test_the_notebook_on_scaling_out_shows_no_noise(scaling: Shown) -> None:

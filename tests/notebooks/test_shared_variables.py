@@ -53,9 +53,9 @@ def test_the_model_was_trained_by_four_tasks(shared: Shown) -> None:
 
 
 def test_the_notebook_on_shared_variables_waits_for_its_reader(shared: Shown) -> None:
-    """Predictions and the reader's own rule are not answered yet, and nothing is revealed."""
+    """Predictions and the reader's own rule and query are not answered yet, and nothing is revealed."""
     said = [text.split()[0] for source, text in shared if "P06." in source]
-    assert said == [*["…"] * 5, "i"]
+    assert said == [*["…"] * 6, "i"]
 
 
 def test_the_notebook_on_shared_variables_shows_no_noise(shared: Shown) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
 
 from streamstate.tutorials import exercises
 from streamstate.tutorials.exercises import Exercise, Question, StateExercise, Statement, Worksheet, WrongAnswer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FOLDER = Path(exercises.__file__).parent
 MODULES = sorted(path.stem for path in FOLDER.glob("[ip][0-9]*_*.py"))
@@ -28,6 +31,7 @@ def _items(kind: type) -> list[Any]:
 QUESTIONS = _items(Question)
 EXERCISES = _items(Exercise)
 IN_PYTHON = [case for case in EXERCISES if not isinstance(case.values[1], StateExercise)]
+QUERIES = [case for case in EXERCISES if isinstance(case.values[1], StateExercise)]
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +151,21 @@ def test_a_typical_wrong_function_gets_its_own_message(
     assert [other.message for other in item.wrong if other.message in answer.lines] == [wrong.message]
     assert answer.table is not None
     assert len(repr(answer.table.rows[0])) < 120
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("module", "item"), QUERIES)
+def test_a_query_of_ones_own_in_three_ways(spark: SparkSession, module: str, item: StateExercise) -> None:
+    """Not written, it is not answered; the solution passes; each typical wrong query gets its own message."""
+    assert item.check(lambda *values: None).mark == "waiting"
+    assert item.check(lambda *values: 1 / 0).title == "Not yet: the query failed."
+    right = item.check(item.solution)
+    assert right.mark == "right", right
+    faults = [item.check(wrong.answer).lines[0] for wrong in item.wrong]
+    for wrong, fault in zip(item.wrong, faults, strict=True):
+        assert wrong.message in fault
+    assert len(set(faults)) == len(faults)
 
 
 @pytest.mark.parametrize(("module", "item"), EXERCISES)

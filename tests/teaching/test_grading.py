@@ -11,12 +11,9 @@ import pytest
 from synthetic import write
 
 import streamstate as ss
-from streamstate.tutorials.exercises import StateExercise, p03_watching
 from streamstate.tutorials.exercises.grading import does_not_grow, has_results
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from streamstate.state_inspect import History
 
 
@@ -86,20 +83,3 @@ def test_results_are_compared_key_by_key(rows: dict[str, list[Any]], value: str,
     history: Any = _Results(pd.DataFrame(rows))
     right = pd.Series([3, 4], index=pd.MultiIndex.from_tuples([("1",), ("2",)]))
     assert has_results(history, lambda epoch: right, key=["day"], value=value, epochs=[0]) == fault
-
-
-@pytest.mark.slow
-def test_the_query_of_ones_own_in_three_ways(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not written, it is not answered; the solution passes; each typical wrong query gets its own message."""
-    monkeypatch.chdir(tmp_path)
-    [exercise] = [item for item in p03_watching.EXERCISES if isinstance(item, StateExercise)]
-    assert exercise.check(lambda departures: None).mark == "waiting"
-    assert exercise.check(lambda departures: departures.select("nothing")).title == "Not yet: the query failed."
-    right = exercise.check(exercise.solution)
-    assert right.mark == "right", right
-    faults = [exercise.check(wrong.answer).lines[0] for wrong in exercise.wrong]
-    for wrong, fault in zip(exercise.wrong, faults, strict=True):
-        assert wrong.message in fault
-    assert len(set(faults)) == len(faults)

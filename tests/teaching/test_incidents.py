@@ -17,7 +17,7 @@ from notebooks.running import TUTORIALS, latest_run, output_of, shows_no_noise
 from streamstate.tutorials.incidents.incident import CAUSES, FILES, Incident
 from streamstate.tutorials.incidents.judge import Diagnosis, diagnosis
 from streamstate.tutorials.incidents.kinds import KINDS, Seed, bad_deploy, incident_of
-from streamstate.tutorials.incidents.proof import Departures, Key, batch, difference, gives_batch, gives_batch_of_known
+from streamstate.tutorials.incidents.proof import Departures, Key, batch, difference, gives_batch
 from streamstate.tutorials.incidents.room import IncidentRoom
 
 if TYPE_CHECKING:
@@ -270,8 +270,8 @@ def _begins(room: IncidentRoom, incident: Incident) -> int:
         first = room.history.first("leaves = 0", table="op0_aircraft")
         assert first is not None
         return first
-    proof = gives_batch_of_known if incident.cause == "hot key" else gives_batch
-    return int(proof(room._compared(room.history)).split(",")[0].removeprefix("At epoch "))
+    played = room._compared(room.history, lambda epoch: room.checkpoint.audit(room.production, epochs=(epoch, epoch)))
+    return int(gives_batch(played, others=incident.cause == "hot key").split(",")[0].removeprefix("At epoch "))
 
 
 def _tells_nothing(folder: Path) -> bool:

@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streamstate.tutorials.exercises.answers import NOT_YET, Answer, Table
 from streamstate.tutorials.exercises.attempts import LIMIT, Function, Outcome, attempt
@@ -16,13 +16,12 @@ from streamstate.tutorials.exercises.sampling import Case, sampled, smallest
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from streamstate.state_inspect import History
-
 CASES = 200
 """How many random cases a check tries."""
 
 _BUDGET = 10.0
 """Seconds that all of them may take."""
+_UNWRITTEN = Answer("waiting", NOT_YET, ["Write the function, then run this cell again."])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,30 +209,38 @@ class Invariant(Exercise):
         return Answer("wrong", title, [f"One of them {mutant.message}", *agree], table)
 
 
+class Captured(Protocol):
+    """A query that ran, with what the grades look at: a history, or several."""
+
+    def captured(self) -> Sequence[int]:
+        """Return its epochs."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StateExercise(Exercise):
     """A streaming query to write, graded by the state that its epochs left in a store.
 
     Args:
-        capture: runs the learner's function to its end and returns the history, or None if it made no query.
-        grades: look at the history; each says what is wrong with it, empty if nothing is.
+        capture: runs the learner's function to its end and returns what the grades look at, such as the history; None
+            if it made no query.
+        grades: each says what is wrong with that, empty if nothing is.
     """
 
-    capture: Callable[[Function], History | None]
-    grades: Sequence[Callable[[History], str]]
+    capture: Callable[[Function], Captured | None]
+    grades: Sequence[Callable[[Any], str]]
 
     def check(self, function: Any) -> Answer:
         """Run a learner's query and grade its captured epochs."""
         if not callable(function):
             return _not_a_function(function)
         try:
-            history = self.capture(function)
+            query = self.capture(function)
+            if query is None:
+                return _UNWRITTEN
+            fault = next(filter(None, (grade(query) for grade in self.grades)), "")
         except Exception as error:  # noqa: BLE001 - a learner's query may raise anything
             return Answer("wrong", "Not yet: the query failed.", [_first_lines(error)])
-        if history is None:
-            return Answer("waiting", NOT_YET, ["Write the function, then run this cell again."])
-        fault = next(filter(None, (grade(history) for grade in self.grades)), "")
-        epochs = len(history.captured())
+        epochs = len(query.captured())
         return Answer("wrong", "Not yet.", [fault]) if fault else Answer("right", f"Right, in all {epochs} epochs.")
 
 
@@ -248,7 +255,7 @@ def _first_lines(error: Exception) -> str:
 
 def _not_a_function(given: Any) -> Answer:
     if given is None or given is ...:
-        return Answer("waiting", NOT_YET, ["Write the function, then run this cell again."])
+        return _UNWRITTEN
     return Answer("wrong", "Pass the function itself.", [f"This is no function, but {type(given).__name__}."])
 
 
@@ -265,7 +272,7 @@ def _outcomes(
             return Answer("wrong", "Not yet.", [problem], Table(names, [case]))
         outcomes.append(outcome)
     if all(not outcome.problem and (outcome.value is None or outcome.value is ...) for outcome in outcomes):
-        return Answer("waiting", NOT_YET, ["Write the function, then run this cell again."])
+        return _UNWRITTEN
     for case, outcome in zip(cases, outcomes, strict=True):
         again = attempted(case)
         if bool(again.problem) != bool(outcome.problem) or _differ(outcome.value, again.value):

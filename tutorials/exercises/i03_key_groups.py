@@ -21,7 +21,6 @@ from streamstate.tutorials.exercises.key_group_runs import (
     is_hot,
     judge_split,
     loads,
-    no_case,
     rest_lost,
     run_split,
     run_stream,
@@ -29,6 +28,7 @@ from streamstate.tutorials.exercises.key_group_runs import (
     splits,
 )
 from streamstate.tutorials.exercises.questions import Choice, Keys, Number, Question, WrongAnswer
+from streamstate.tutorials.exercises.sampling import no_case
 from streamstate.tutorials.simulation import Graph, Player, explore, run
 from streamstate.tutorials.simulation.key_group_mutants import (
     DropsRange,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from streamstate.tutorials.exercises.answers import Table
 from streamstate.tutorials.exercises.construct import Construct, Exercise
+from streamstate.tutorials.exercises.judged_runs import Judged, broken_promise, picture_of, run_judged
 from streamstate.tutorials.exercises.questions import Keys, Question, WrongAnswer
-from streamstate.tutorials.simulation import Player, Trace, explore, run, shrink
-from streamstate.tutorials.simulation.runs import ENDS
+from streamstate.tutorials.kept_state import KINDS, RECORDS, crashed
+from streamstate.tutorials.simulation import Player, explore, run
 from streamstate.tutorials.simulation.upstream_backup import (
     Count,
     CountsRepeats,
@@ -34,18 +35,8 @@ PROMISES = {
     "all": "nothing is lost",
 }
 """What recovery promises: a short name, and the invariant."""
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a random run led to; two are equal if they broke the same and counted the same."""
-
-    broken: tuple[str, ...]
-    counted: tuple[str, ...]
-    trace: Trace[Pair] = field(compare=False)
-
-    def __repr__(self) -> str:
-        return f"counted {', '.join(self.counted) or 'nothing'}"
+_LIMIT = 300
+"""Actions after which a run counts as endless."""
 
 
 def play() -> Player[Pair]:
@@ -108,29 +99,12 @@ class _Order(UpstreamBackup):
         return bool(self.rule(*state.merge.taken, "ab"[source]))
 
 
-def _run_repeats(function: Function, case: Case) -> Ran | None:
-    return None if function(0, 1) in (None, ...) else _ran(_Repeats(case[0], function), case[1])
+def _run_repeats(function: Function, case: Case) -> Judged | None:
+    return None if function(0, 1) in (None, ...) else run_judged(_Repeats(case[0], function), case[1], limit=_LIMIT)
 
 
-def _run_order(function: Function, case: Case) -> Ran | None:
-    return None if function(0, 0, "a") in (None, ...) else _ran(_Order(case[0], function), case[1])
-
-
-def _ran(protocol: UpstreamBackup, seed: int) -> Ran:
-    trace = run(protocol, seed, limit=300)
-    return Ran(tuple(sorted(trace.broken)), trace.states[-1].counter.counted, trace)
-
-
-def _judge(_: Case, ran: Ran) -> str:
-    return " ".join(f"'{each.invariant}' is broken: {each.reason}" for each in ran.trace.violations[:1])
-
-
-def _picture(_: Case, ran: Ran | None) -> Player[Pair] | None:
-    if ran is None or not ran.broken:
-        return None
-    name = ran.trace.violations[0].invariant
-    trace = ran.trace if name == ENDS else shrink(ran.trace.protocol, ran.trace.schedule, name)
-    return Player(trace, at=trace.broken[name])
+def _run_order(function: Function, case: Case) -> Judged | None:
+    return None if function(0, 0, "a") in (None, ...) else run_judged(_Order(case[0], function), case[1], limit=_LIMIT)
 
 
 def _mutant(name: str, kind: type[UpstreamBackup], because: str, *wrong: WrongAnswer, hint: str) -> Question:
@@ -189,8 +163,8 @@ EXERCISES: Sequence[Question | Exercise] = (
         arguments=["records", "run"],
         cases=_cases,
         run=_run_repeats,
-        judge=_judge,
-        picture=_picture,
+        judge=broken_promise,
+        picture=picture_of,
         wrong=[
             WrongAnswer(lambda newest, number: False, "You count all that comes. What comes again after a crash?"),
             WrongAnswer(lambda newest, number: number < newest, "What of the newest record itself?"),
@@ -206,8 +180,8 @@ EXERCISES: Sequence[Question | Exercise] = (
         arguments=["records", "run"],
         cases=_cases,
         run=_run_order,
-        judge=_judge,
-        picture=_picture,
+        judge=broken_promise,
+        picture=picture_of,
         wrong=[
             WrongAnswer(
                 lambda a, b, source: True, "You take what arrives. After a crash, something else arrives first."
@@ -219,5 +193,26 @@ EXERCISES: Sequence[Question | Exercise] = (
             ),
         ],
         hints=["In each situation, one source only may be next.", "Let them take turns."],
+    ),
+    Question(
+        id="kept",
+        task="Which counters count each record once?",
+        kind=Keys(KINDS),
+        truth=lambda: {kind for kind in KINDS if crashed(kind).counted == RECORDS},
+        because="State and position have to be of the same moment: stored together, or compared by number.",
+        wrong=[
+            WrongAnswer({"managed"}, "What does a server that has the number do with a record that comes again?"),
+            WrongAnswer(
+                {"external", "numbered", "managed"},
+                "The server has lost nothing. Which records does it get again, and how could it know?",
+            ),
+            WrongAnswer({"numbered"}, "If state and position go back together, is a record that comes again a repeat?"),
+            WrongAnswer(set(KINDS), "The first one has lost its memory. Are all of its records read again?"),
+        ],
+        table=lambda: Table(
+            ["", "kept in", "left by the crash", "read again from", "counted"],
+            [[kind, *crashed(kind)] for kind in KINDS],
+        ),
+        hints=["The position is 4. Which records has the state seen after the crash, and which ones come again?"],
     ),
 )

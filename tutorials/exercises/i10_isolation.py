@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from streamstate.tutorials.exercises.attempts import Function
 from streamstate.tutorials.exercises.construct import Construct, Exercise
+from streamstate.tutorials.exercises.judged_runs import Judged, opened
 from streamstate.tutorials.exercises.questions import Choice, Keys, Number, Question, WrongAnswer
 from streamstate.tutorials.exercises.sampling import Case
-from streamstate.tutorials.simulation import Action, Player, Trace, explore, replay
+from streamstate.tutorials.simulation import Action, Player, explore, replay
 from streamstate.tutorials.simulation.isolation import LEVELS, PROGRAM, TOTAL, Level, Reader, Shared, SharedState
 from streamstate.tutorials.simulation.protocol import Key
 
@@ -38,19 +39,13 @@ class InTurn(SharedState):
 
 
 @dataclass(frozen=True)
-class Performed:
-    """What a schedule does: the promises that it breaks, or the reason why it cannot be followed.
-
-    Two are equal if they break the same, or neither can be followed.
-    """
+class Performed(Judged):
+    """What a schedule does: the promises that it breaks; its fault is the reason why it cannot be followed."""
 
     broken: tuple[str, ...] = ()
-    fits: bool = True
-    reason: str = field(default="", compare=False)
-    trace: Trace[Shared] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        return f"breaks {', '.join(self.broken) or 'nothing'}" if self.fits else "cannot be followed"
+        return "cannot be followed" if self.fault else f"breaks {', '.join(self.broken) or 'nothing'}"
 
 
 def play() -> Player[Shared]:
@@ -66,7 +61,7 @@ def play() -> Player[Shared]:
 def perform(level: Level, schedule: Iterable[Key | str]) -> Player[Shared] | str:
     """Return a player of a schedule; or, if it cannot be followed, the reason."""
     done = _performed(level, schedule)
-    return done.reason if done.trace is None else _shown(done.trace)
+    return done.fault if done.trace is None else opened(done.trace)
 
 
 def anomalies(reads: Sequence[Triple], undone: Collection[int]) -> set[str]:
@@ -145,12 +140,12 @@ def _asked() -> SearchStrategy[Case]:
 def _performed(level: Level, keys: object) -> Performed:
     names = {invariant: name for name, invariant in PROMISES.items()}
     if not isinstance(keys, Iterable):
-        return Performed(fits=False, reason="Return a list of steps.")
+        return Performed("Return a list of steps.")
     try:
         trace = replay(SharedState(level), [(key,) if isinstance(key, str) else tuple(key) for key in keys])
     except (ValueError, TypeError) as error:
-        return Performed(fits=False, reason=f"It cannot be followed. {error}")
-    return Performed(tuple(sorted(names[each] for each in trace.broken)), trace=trace)
+        return Performed(f"It cannot be followed. {error}")
+    return Performed("", trace, tuple(sorted(names[each] for each in trace.broken)))
 
 
 def _run(function: Function, case: Case) -> Performed | None:
@@ -160,8 +155,8 @@ def _run(function: Function, case: Case) -> Performed | None:
 
 def _judge(case: Case, done: Performed) -> str:
     promise = case[1]
-    if not done.fits:
-        return done.reason
+    if done.fault:
+        return done.fault
     others = [f"'{PROMISES[name]}'" for name in done.broken if name != promise]
     if promise in done.broken and others:
         return f"It breaks '{PROMISES[promise]}', and also {', '.join(others)}. Which step can you leave out?"
@@ -171,12 +166,7 @@ def _judge(case: Case, done: Performed) -> str:
 
 
 def _picture(_: Case, done: Performed | None) -> Player[Shared] | None:
-    return None if done is None or done.trace is None else _shown(done.trace)
-
-
-def _shown(trace: Trace[Shared]) -> Player[Shared]:
-    """Open a trace where it first breaks a promise; at its end if it breaks none."""
-    return Player(trace, at=min(trace.broken.values(), default=len(trace.actions)))
+    return None if done is None or done.trace is None else opened(done.trace)
 
 
 def _in_order(*_: str) -> list[Key]:

@@ -45,10 +45,10 @@ class Judged:
         return self
 
 
-def run_judged(protocol: Protocol[Any], seed: int) -> Judged | None:
+def run_judged(protocol: Protocol[Any], seed: int, *, limit: int = _LIMIT) -> Judged | None:
     """Run a protocol up to the first broken promise; None if its rule returned nothing."""
     try:
-        trace = run(protocol, seed, until_broken=True, limit=_LIMIT)
+        trace = run(protocol, seed, until_broken=True, limit=limit)
     except NotWrittenError:
         return None
     return Judged(trace.violations[0].reason if trace.violations else "", trace)
@@ -61,6 +61,12 @@ def fault_of(_case: object, judged: Judged) -> str:
     )
 
 
+def broken_promise(_case: object, judged: Judged) -> str:
+    """Name the first promise that a run breaks, and say how; empty if all hold."""
+    violations = [] if judged.trace is None else judged.trace.violations[:1]
+    return " ".join(f"'{each.invariant}' is broken: {each.reason}" for each in violations)
+
+
 def picture_of(_case: object, judged: Any) -> Player[Any] | None:
     """Show the shortened run at the tick where a promise is broken."""
     if not isinstance(judged, Judged) or judged.trace is None:
@@ -71,6 +77,11 @@ def picture_of(_case: object, judged: Any) -> Player[Any] | None:
             trace = shrink(trace.protocol, trace.schedule)
         except Exception:  # noqa: BLE001 - a learner's rule may raise in a state that the run did not reach
             trace = judged.trace
+    return opened(trace)
+
+
+def opened(trace: Trace[Any]) -> Player[Any]:
+    """Open a run where it first breaks a promise; at its end if it breaks none."""
     return Player(trace, at=min(trace.broken.values(), default=len(trace.actions)))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
-from streamstate.tutorials.exercises.judged_runs import Judged
+from streamstate.tutorials.exercises.judged_runs import Judged, broken_promise
 from streamstate.tutorials.simulation import Trace, run
 from streamstate.tutorials.simulation.key_groups import KeyGroups
 from streamstate.tutorials.simulation.keyed_state import GROUPS, Cluster, Ranges, Records, group_of, owner, task_of
@@ -44,11 +44,10 @@ class Split(Judged):
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(Judged):
     """A learner's stream. Two are equal if the same is wrong with them."""
 
-    fault: str
-    keys: Records = field(compare=False)
+    keys: Records = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         counts = Counter(self.keys).most_common(1)
@@ -173,15 +172,7 @@ def judge_split(case: Case, answer: Split) -> str:
     if answer.fault == "moves":
         needed = _fewest(before, case[1])
         return f"{_changed(before, answer.groups)} groups change their task. {needed} are enough."
-    found = answer.trace.violations[:1] if answer.trace else ()
-    return " ".join(f"'{each.invariant}' is broken: {each.reason}" for each in found)
-
-
-def no_case() -> SearchStrategy[Case]:
-    """Return the only case, which is empty."""
-    from hypothesis import strategies as st
-
-    return st.just(())
+    return broken_promise(case, answer)
 
 
 def run_stream(judge: Callable[[Records], str]) -> Callable[[Function, Case], Stream | None]:
@@ -194,7 +185,7 @@ def run_stream(judge: Callable[[Records], str]) -> Callable[[Function, Case], St
         if not isinstance(answer, (list, tuple)) or not all(isinstance(key, str) for key in answer):
             raise ValueError(f"expected a list of texts, not {answer!r}"[:200])
         keys = tuple(answer)
-        return Stream(f"There are {len(keys)} records." if len(keys) != 100 else judge(keys), keys)
+        return Stream(f"There are {len(keys)} records." if len(keys) != 100 else judge(keys), keys=keys)
 
     return streamed
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.tutorials.exercises.construct import Exercise, StateExercise
 from streamstate.tutorials.exercises.grading import does_not_grow, has_results
+from streamstate.tutorials.exercises.own_query import DATA, OwnQuery
 from streamstate.tutorials.exercises.questions import Choice, Question, WrongAnswer
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from streamstate.tutorials.staging import Arrivals
 
 FOLDER = Path("streamstate-data/counted-once")
-DATA = Path("streamstate-data/two-days")
 BEFORE, AFTER = 6, 6
 """How many files arrive before one arrives again, and after it."""
 KEY = ("day", "carrier", "origin")
@@ -39,29 +39,11 @@ def something_happens(arrivals: Arrivals) -> None:
 
 def run(build: Callable[[DataFrame], DataFrame | None]) -> History | None:
     """Run a query over two-day files of departures, of which the sixth arrives twice; one file is one epoch."""
-    from datetime import date
-
-    import streamstate as ss
-    from streamstate.tutorials import flights
-    from streamstate.tutorials.staging import Arrivals, clear
-
-    spark = ss.session()
-    clear(spark, "counted_once", FOLDER)
-    arrivals = Arrivals(flights.prepare(DATA, days_per_file=2, last=date(2013, 2, 28)), FOLDER / "arriving")
-    for _ in range(BEFORE):
-        arrivals.next()
-    arrivals.again()
-    for _ in range(AFTER):
-        arrivals.next()
-    frame = build(flights.flights(spark, FOLDER / "arriving"))
-    if frame is None:
-        return None
-    running = ss.start(frame, "counted_once", FOLDER / "store", trigger="available-now")
-    try:
-        running.wait(epoch=BEFORE + AFTER, timeout=300)
-    finally:
-        running.stop()
-    return running.history
+    own = OwnQuery(FOLDER, files=BEFORE, name="counted_once")
+    own.arrivals.again()
+    own.arrive(AFTER)
+    frame = build(own.departures())
+    return None if frame is None else own.run(frame)
 
 
 @cache

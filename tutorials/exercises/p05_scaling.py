@@ -8,7 +8,9 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamstate.tutorials.exercises.construct import Construct, Exercise
+from streamstate import Checkpoint
+from streamstate.tutorials.exercises.construct import Construct, Exercise, StateExercise
+from streamstate.tutorials.exercises.own_query import OwnQuery, Runs, same_state
 from streamstate.tutorials.exercises.questions import Choice, Keys, Number, Question, WrongAnswer
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 MOMENTS = ("planned", "written", "committed")
 """Moments of a kill: after an epoch's offsets, its state, or its commit is written."""
 
+PARTITIONS = 8
+"""Into how many partitions the state of a learner's query is split."""
+
 
 def partition_of(key: int, n: int) -> int:
     """Return the partition of a key, out of ``n``, by Spark's rule. Here, a key is just its hash."""
@@ -33,8 +38,6 @@ def runs_again(checkpoint: Path, moment: str) -> bool:
 
     The checkpoint is copied, and the copy loses what was written after the moment.
     """
-    from streamstate import Checkpoint
-
     epoch = Checkpoint(checkpoint).epochs()["epoch"].max()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(checkpoint, Path(folder) / "killed"))
@@ -67,6 +70,28 @@ def _judge(case: Case, found: AbstractSet[int]) -> str:
     if more := found - right:
         return f"No key of old partition {min(more)} belongs in {p}."
     return ""
+
+
+def split(function: Function) -> Runs | None:
+    """Run a learner's query over two files, split its state, and continue with a third; run it again without that."""
+    own = OwnQuery(Path("streamstate-data/own-split"), files=2)
+    frame = function(own.departures())
+    if frame is None or frame is ...:
+        return None
+    own.run(frame, partitions=2)
+    Checkpoint(own.checkpoint()).rescale(PARTITIONS)
+    own.arrive(1)
+    return Runs(own.run(frame), own.run(frame, "undisturbed", partitions=2), "Without the split")
+
+
+def _is_split(runs: Runs) -> str:
+    """Say that all state is in one partition; empty if it is not."""
+    newest = runs.history.live()
+    spreads = [newest.table(name).skew() for name in runs.history.tables()]
+    used = {partition for spread in spreads for partition in spread.loc[spread["rows"] > 0, "partition"]}
+    if len(used) > 1:
+        return ""
+    return f"State is in {len(used)} of {PARTITIONS} partitions. A key cannot be split: how many has your query?"
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -146,6 +171,25 @@ EXERCISES: Sequence[Question | Exercise] = (
         hints=[
             "Which keys belong in `p`? Where was each of them?",
             "Hashes have no end, but the pairs of both remainders repeat: after `m * n` keys at the latest.",
+        ],
+    ),
+    StateExercise(
+        id="own",
+        task="Split a query of your own",
+        solution=lambda departures: departures.groupBy("carrier", "origin").count(),
+        capture=split,
+        grades=[_is_split, same_state],
+        wrong=[
+            WrongAnswer(lambda departures: departures.groupBy("year").count(), "State is in 1 of 8 partitions."),
+            WrongAnswer(lambda departures: departures.groupBy().count(), "Add a grouping key"),
+            WrongAnswer(
+                lambda departures: departures.where("rand() < 0.5").groupBy("carrier").count(), "Without the split, it"
+            ),
+            WrongAnswer(lambda departures: departures.select("carrier"), "keeps no state"),
+        ],
+        hints=[
+            "Any query that keeps state: an aggregation, a deduplication, a join with itself.",
+            "The state may depend on nothing but the input. What else does your query look at?",
         ],
     ),
 )

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import streamstate as ss
 from streamstate.tutorials.exercises.answers import Table
-from streamstate.tutorials.exercises.construct import Construct, Exercise
+from streamstate.tutorials.exercises.construct import Construct, Exercise, StateExercise
+from streamstate.tutorials.exercises.own_query import OwnQuery, Runs, same_state
 from streamstate.tutorials.exercises.questions import Choice, Question, WrongAnswer
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
+    from pyspark.sql import DataFrame
 
+    from streamstate.state_inspect import History
+    from streamstate.tutorials.exercises.attempts import Function
     from streamstate.tutorials.exercises.sampling import Case
 
 Log = Sequence[tuple[str, int]]
@@ -85,6 +92,41 @@ def _cases() -> SearchStrategy[Case]:
     return st.lists(steps, max_size=14).map(_log)
 
 
+@dataclass(frozen=True)
+class Bound(Runs):
+    """A query with a limit, the same epochs run again, and run with another limit from the beginning."""
+
+    what_if: History
+
+
+def bound(function: Function) -> Bound | None:
+    """Run a learner's query over two files, with another limit from the second one on; run both epochs again."""
+    own = OwnQuery(Path("streamstate-data/own-limit"), files=1)
+    limit = ss.shared(own.store, "limit", "double", init=float(FIRST_LIMIT))
+
+    def build() -> DataFrame:
+        frame: DataFrame = function(own.departures(), limit)
+        return frame
+
+    frame = build()
+    if frame is None or frame is ...:
+        return None
+    own.run(frame, partitions=2, shared=(limit,))
+    limit.set(15.0)
+    own.arrive(1)
+    history = own.run(frame, shared=(limit,))
+    checkpoint, epochs = ss.Checkpoint(own.checkpoint()), (0, history.live().epoch)
+    checkpoint.replay(build, to=own.folder / "again", epochs=epochs, store=own.store)
+    checkpoint.replay(build, to=own.folder / "what_if", epochs=epochs, store=own.store, shared={"limit": 15.0})
+    store = ss.open_store(own.store)
+    return Bound(history, store["again"], "Run again with the recorded versions", store["what_if"])
+
+
+def _decides(runs: Bound) -> str:
+    """Say that the limit does not matter; empty if it does."""
+    return "" if same_state(replace(runs, other=runs.what_if)) else "With 15 from the beginning, the state is the same."
+
+
 EXERCISES: Sequence[Question | Exercise] = (
     Question(
         id="first",
@@ -138,6 +180,27 @@ EXERCISES: Sequence[Question | Exercise] = (
             "Go through the log, and remember the newest limit.",
             "When does an epoch become bound to a limit, and when does that no longer change?",
             "`dict.setdefault` keeps what is there.",
+        ],
+    ),
+    StateExercise(
+        id="own",
+        task="Steer a query of your own",
+        solution=lambda departures, limit: (
+            departures.where(departures["dep_delay"] > ss.shared_column(limit)).groupBy("carrier").count()
+        ),
+        capture=bound,
+        grades=[same_state, _decides],
+        wrong=[
+            WrongAnswer(lambda departures, limit: departures.groupBy("carrier").count(), "With 15 from the beginning"),
+            WrongAnswer(
+                lambda departures, limit: departures.where(f"dep_delay > {limit.get()}").groupBy("carrier").count(),
+                "Run again with the recorded versions",
+            ),
+            WrongAnswer(lambda departures, limit: departures.select("carrier"), "keeps no state"),
+        ],
+        hints=[
+            "A task reads the limit, for example in a filter. What is read while the query is built is a constant.",
+            "`ss.shared_column(limit)` is a column; in a function for `mapInPandas`, `limit.get()` is a number.",
         ],
     ),
 )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamstate.tutorials.exercises.construct import Construct, Exercise
+import streamstate as ss
+from streamstate.tutorials import flights
+from streamstate.tutorials.exercises.construct import Construct, Exercise, StateExercise
+from streamstate.tutorials.exercises.own_query import OWN, OwnQuery, Runs, same_state
 from streamstate.tutorials.exercises.questions import Keys, Question, WrongAnswer
 
 if TYPE_CHECKING:
     import duckdb
     from hypothesis.strategies import SearchStrategy
+    from pyspark.sql import DataFrame
 
     from streamstate.tutorials.exercises.attempts import Function
     from streamstate.tutorials.exercises.sampling import Case
@@ -131,6 +136,26 @@ def _mapping(total: str = "sum(sum) * 60", count: str = "sum(count)", least: str
     return lambda: f"SELECT {columns} FROM op0 GROUP BY carrier"
 
 
+def changed(function: Function) -> Runs | None:
+    """Run the query of the quickstart over two files, and a learner's change of it from there; compute that anew."""
+    own = OwnQuery(Path("streamstate-data/own-change"), files=2)
+    given = function(own.departures())
+    if given is None or given is ...:
+        return None
+    frame, mapping = given if isinstance(given, tuple) else (given, None)
+    own.run(flights.delays(ss.session(), own.arriving), "delays", partitions=1)
+    to = own.checkpoint(OWN)
+    ss.Checkpoint(own.checkpoint("delays")).migrate(lambda: frame, to=to, mapping=mapping, store=own.store)
+    own.arrive(1)
+    return Runs(own.run(frame), own.run(frame, "recomputed", partitions=1), "Computed from all files")
+
+
+def _figures(departures: DataFrame, keys: Sequence[str], *figures: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return departures.groupBy(*keys).agg(*map(F.expr, figures))
+
+
 EXERCISES: Sequence[Question | Exercise] = (
     Question(
         id="starts",
@@ -192,6 +217,44 @@ EXERCISES: Sequence[Question | Exercise] = (
             "For each column of the new state: is it copied, added up, or the smallest or largest of several rows?",
             "A sum and a minimum of delays are in the unit of the delays.",
             "`SELECT carrier AS airline, … FROM op0 GROUP BY carrier`",
+        ],
+    ),
+    StateExercise(
+        id="own",
+        task="A change of your own",
+        solution=lambda departures: _figures(departures, ["carrier"], "count(*)", "avg(dep_delay)", "max(dep_delay)"),
+        capture=changed,
+        grades=[same_state],
+        wrong=[
+            WrongAnswer(
+                lambda departures: _figures(
+                    departures.where("dep_delay > 0"),
+                    ["carrier", "origin"],
+                    "count(*)",
+                    "avg(dep_delay)",
+                    "max(dep_delay)",
+                ),
+                "Computed from all files, it has count",
+            ),
+            WrongAnswer(
+                lambda departures: (
+                    _figures(departures, ["carrier"], "count(*)", "sum(dep_delay * 60)"),
+                    {"op0": "SELECT carrier, sum(count) AS count, sum(sum) AS sum FROM op0 GROUP BY carrier"},
+                ),
+                "Computed from all files, it has count",
+            ),
+            WrongAnswer(
+                lambda departures: (
+                    _figures(departures, ["carrier"], "count(*)", "max(dep_delay)"),
+                    {"op0": "SELECT carrier, count, max FROM op0"},
+                ),
+                "StateWriteError",
+            ),
+        ],
+        hints=[
+            "Begin with less: leave a figure out, or group by less.",
+            "What the old state does not contain, no mapping can compute. What does it contain?",
+            "`Checkpoint.propose_mapping` shows the columns of both states, and what it proposes for each.",
         ],
     ),
 )

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+import streamstate as ss
+from streamstate.tutorials import flights
 from streamstate.tutorials.exercises.answers import Table
-from streamstate.tutorials.exercises.construct import Construct, Exercise
+from streamstate.tutorials.exercises.construct import Construct, Exercise, StateExercise
+from streamstate.tutorials.exercises.own_query import DATA, OWN, run_to_end
 from streamstate.tutorials.exercises.questions import Choice, Keys, Number, Question, WrongAnswer
+from streamstate.tutorials.staging import clear
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
+    from pyspark.sql import DataFrame
 
+    from streamstate.state_inspect import History
+    from streamstate.tutorials.exercises.attempts import Function
     from streamstate.tutorials.exercises.sampling import Case
 
 Ends: TypeAlias = Sequence[Mapping[str, int]]
@@ -78,6 +87,39 @@ def _only_known_before(ends: Ends, partition: str, offset: int) -> int | None:
             if first <= offset < end[partition]:
                 return epoch
     return None
+
+
+def captured(function: Function) -> History | None:
+    """Run a learner's query over all records of its topics."""
+    frame = function()
+    if frame is None or frame is ...:
+        return None
+    folder = Path("streamstate-data/own-records")
+    clear(ss.session(), OWN, folder)
+    return run_to_end(frame, OWN, folder / "store", partitions=2)
+
+
+def _has_records(history: History) -> str:
+    """Say why the newest change of a key cannot be traced to some records; empty if it can."""
+    epochs = history.epochs().query("input_rows > 0")
+    epoch, records = (int(epochs[column].iloc[-1]) for column in ("epoch", "input_rows"))
+    table = history.tables()[0]
+    changed = history.diff(epoch - 1, epoch, table)
+    [row] = changed.page_arrow(limit=1).to_pylist()
+    key = {column: row[column] for column in changed.key_columns}
+    named = ", ".join(f"{column} = {value}" for column, value in key.items()) or "all rows"
+    why = history.why(epoch, table=table, key=key)
+    if why.may_differ:
+        return f"Nobody can say which records are behind {named} at epoch {epoch}: {why.may_differ}."
+    if why.count() == records:
+        return f"Behind {named} at epoch {epoch} are all {records:,} records of it. By what could they be divided?"
+    return "" if why.count() else f"No record of epoch {epoch} falls on {named}, which changed."
+
+
+def _departures() -> DataFrame:
+    """Departures from files, for whoever has no broker."""
+    data = flights.prepare(DATA, days_per_file=2, last=date(2013, 2, 28))
+    return flights.flights(ss.session(), data, until=3)
 
 
 EXERCISES: Sequence[Question | Exercise] = (
@@ -185,5 +227,23 @@ EXERCISES: Sequence[Question | Exercise] = (
             ),
         ],
         hints=["Go through the keys from the right.", "There are four keys, so four records stay."],
+    ),
+    StateExercise(
+        id="own",
+        task="A query of your own, down to its records",
+        solution=lambda: _departures().groupBy("carrier").count(),
+        capture=captured,
+        grades=[_has_records],
+        wrong=[
+            WrongAnswer(lambda: _departures().groupBy().count(), "records of it. By what could they be divided?"),
+            WrongAnswer(
+                lambda: _departures().selectExpr("floor(rand() * 3) AS key").groupBy("key").count(), "Nobody can say"
+            ),
+            WrongAnswer(lambda: _departures().select("carrier"), "keeps no state"),
+        ],
+        hints=[
+            "`departure` is the stream of the notebook, with a column for each field of a record.",
+            "Group by something that is in the record.",
+        ],
     ),
 )

@@ -7,15 +7,23 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import streamstate as ss
+from streamstate.errors import UnknownVariableError
+from streamstate.shedding import level_for, level_variable, weighted_count
 from streamstate.tutorials.exercises.answers import Table
-from streamstate.tutorials.exercises.construct import Construct, Exercise
+from streamstate.tutorials.exercises.construct import Construct, Exercise, StateExercise
+from streamstate.tutorials.exercises.own_query import OWN, OwnQuery, Runs
 from streamstate.tutorials.exercises.questions import Choice, Number, Question, WrongAnswer
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
+    from pyspark.sql import DataFrame
 
+    from streamstate.state_inspect import History
+    from streamstate.tutorials.exercises.attempts import Function
     from streamstate.tutorials.exercises.sampling import Case
 
 Rows: TypeAlias = list[tuple[float, float]]
@@ -24,6 +32,8 @@ Estimate: TypeAlias = Callable[[Rows], tuple[float, float] | None]
 
 KEPT: Rows = [(6000, 1), (300, 4), (500, 4)]
 """The costs of three flights that were kept."""
+_NEAR, _MOST = 3, 0.75
+"""An estimate is near within so many errors, and so many must be, as a share."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,65 @@ def _with_mean_weight(kept: Rows) -> tuple[float, float]:
 def _spread(kept: Rows) -> tuple[float, float]:
     values = [weight * value for value, weight in kept]
     return sum(values), math.sqrt(len(values)) * statistics.pstdev(values) if values else 0.0
+
+
+def half(function: Function) -> Runs | None:
+    """Run a learner's query over two files, of which every row is kept; and again, with about every second one."""
+    own = OwnQuery(Path("streamstate-data/own-estimate"), files=2)
+
+    def build() -> DataFrame:
+        frame: DataFrame = function(own.departures())
+        return frame
+
+    frame = build()
+    if frame is None or frame is ...:
+        return None
+    history, level = own.run(frame, partitions=2), level_variable(OWN)
+    try:
+        ss.shared(own.store, level)
+    except UnknownVariableError:
+        return Runs(history, history, "Without shedding")
+    shared, epochs = {level: level_for(kept=0.5)}, (0, history.live().epoch)
+    ss.Checkpoint(own.checkpoint()).replay(build, to=own.folder / "half", epochs=epochs, store=own.store, shared=shared)
+    return Runs(ss.open_store(own.store)["half"], history, "With every row")
+
+
+def _sheds(runs: Runs) -> str:
+    """Say that no row can be dropped; empty if some can."""
+    return "It sheds nothing: `ss.shed` is missing." if runs.history.name == runs.other.name else ""
+
+
+def _is_near(runs: Runs) -> str:
+    """Say which estimates are far from the values that come without shedding; empty if most are near."""
+    estimated, right = (_estimates(history) for history in (runs.history, runs.other))
+    if not estimated:
+        return "Its result has no estimate. `weighted_count` and `weighted_sum` return some, from the weight `w`."
+    near = [abs(guess - right[where][0]) <= _NEAR * error for where, (guess, error) in estimated.items()]
+    if sum(near) >= _MOST * len(near):
+        return ""
+    return (
+        f"Only {sum(near)} of {len(near)} estimates are within {_NEAR} errors of what comes without shedding. Is a row "
+        "dropped or kept whatever becomes of the others?"
+    )
+
+
+def _estimates(history: History) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Return the estimates of a result with their errors, by key and column."""
+    result = history.live().result()
+    return {
+        (*(str(row[name]) for name in result.key_columns), column): (value["estimate"], value["error"])
+        for row in result.to_arrow().to_pylist()
+        for column, value in row.items()
+        if isinstance(value, dict) and value.keys() == {"estimate", "error"}
+    }
+
+
+def _counted(shed: Callable[[DataFrame], DataFrame]) -> Callable[[DataFrame], DataFrame]:
+    return lambda departures: shed(departures).groupBy("carrier").agg(weighted_count().alias("departures"))
+
+
+def _shed(departures: DataFrame) -> DataFrame:
+    return ss.shed(departures, id=["scheduled", "carrier", "flight"], weight="w")
 
 
 EXERCISES: Sequence[Question | Exercise] = (
@@ -195,6 +264,24 @@ EXERCISES: Sequence[Question | Exercise] = (
             "The part of a row with value x and weight w is w·x with probability 1/w, else 0. What is its variance?",
             "It is (w − 1)·x². You see the row once in w times only, so each row that you see adds w·(w − 1)·x².",
             "The error is the root of the variance.",
+        ],
+    ),
+    StateExercise(
+        id="own",
+        task="Estimates of your own",
+        solution=_counted(_shed),
+        capture=half,
+        grades=[_sheds, _is_near],
+        wrong=[
+            WrongAnswer(lambda departures: departures.groupBy("carrier").count(), "It sheds nothing"),
+            WrongAnswer(lambda departures: _shed(departures).groupBy("carrier").count(), "has no estimate"),
+            WrongAnswer(
+                _counted(lambda departures: ss.shed(departures, id="carrier", weight="w")), "estimates are within"
+            ),
+        ],
+        hints=[
+            '`ss.shed` comes first, with an `id` that is different for each row, and `weight="w"`.',
+            "`weighted_count()` and `weighted_sum(column)` take the weight into account.",
         ],
     ),
 )

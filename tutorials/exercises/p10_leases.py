@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import streamstate as ss
+from streamstate.operations.drill import drill
+from streamstate.tutorials import flights
 from streamstate.tutorials.exercises.answers import Table
-from streamstate.tutorials.exercises.construct import Construct, Exercise
+from streamstate.tutorials.exercises.construct import Construct, Exercise, StateExercise
+from streamstate.tutorials.exercises.own_query import OwnQuery
 from streamstate.tutorials.exercises.questions import Choice, Keys, Number, Question, WrongAnswer
 from streamstate.tutorials.exercises.simulated_lease import LASTS, Owned, owners_after_two_claims, still_owner
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
+    from pyspark.sql import DataFrame
 
+    from streamstate.operations.drill import DrillReport
+    from streamstate.tutorials.exercises.attempts import Function
     from streamstate.tutorials.exercises.sampling import Case
 
 Looks: TypeAlias = Sequence[tuple[float, int, float]]
@@ -90,6 +100,37 @@ def _cases() -> SearchStrategy[Case]:
 
     ahead, speed, every = st.sampled_from([0, 3600, -3600]), st.sampled_from([1, 1.4]), st.sampled_from([1, 0.5, 2])
     return st.tuples(ahead, speed, every, st.text("r.", min_size=1, max_size=12))
+
+
+@dataclass(frozen=True)
+class TakenOver:
+    """A learner's query whose owner was killed, and that its standby took over."""
+
+    report: DrillReport
+
+    def captured(self) -> range:
+        """Return its epochs."""
+        return range(self.report.epochs)
+
+
+def taken_over(function: Function) -> TakenOver | None:
+    """Run a learner's query over four files in a process of its own, with a standby; kill it in the middle."""
+    own = OwnQuery(Path("streamstate-data/own-standby"), files=4)
+    folder = own.arriving.resolve()
+
+    def build_query() -> DataFrame:
+        frame: DataFrame = function(flights.flights(ss.session(), folder))
+        return frame
+
+    frame = build_query()
+    if frame is None or frame is ...:
+        return None
+    return TakenOver(drill(build_query, standby=True, partitions=2))
+
+
+def _loses_nothing(query: TakenOver) -> str:
+    """Say what was lost, or came out differently; empty if nothing was."""
+    return "" if query.report.ok else query.report.verdict
 
 
 EXERCISES: Sequence[Question | Exercise] = (
@@ -184,6 +225,27 @@ EXERCISES: Sequence[Question | Exercise] = (
             "What you know for certain is what you saw yourself, and when, by your own clock.",
             "How long ago did you see this number of renewals for the first time?",
             "`next(time for time, seen, _ in looks if seen == count)` is the first look that saw `count` renewals.",
+        ],
+    ),
+    StateExercise(
+        id="own",
+        task="Kill a query of your own",
+        solution=lambda departures: departures.groupBy("carrier").count(),
+        capture=taken_over,
+        grades=[_loses_nothing],
+        wrong=[
+            WrongAnswer(
+                lambda departures: departures.where("rand() < 0.5").groupBy("carrier").count(), "not deterministic"
+            ),
+            WrongAnswer(
+                partial(lambda _lock, departures: departures.groupBy("carrier").count(), threading.Lock()),
+                "cannot be sent there",
+            ),
+            WrongAnswer(lambda departures: departures.select("carrier"), "keeps no state"),
+        ],
+        hints=[
+            "The epoch in which the owner was killed runs again, in another process and at another time.",
+            "Everything that the function uses must exist in another process: import inside it.",
         ],
     ),
 )

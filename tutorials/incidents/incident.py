@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from streamstate.tutorials.incidents.proof import Files, Proof
+from streamstate.tutorials.incidents.proof import Files, Proof, gives_batch
+from streamstate.tutorials.incidents.queries import board
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,10 +64,10 @@ class Incident:
     keys: Sequence[Mapping[str, str]] = field(repr=False)
     arriving: Callable[[Files], Files] = field(repr=False, default=lambda days: days)
     right: Callable[[Files], Files] = field(repr=False, default=lambda days: days)
-    code: tuple[Build, Build] = field(repr=False)
+    code: tuple[Build, Build] = field(repr=False, default=(board, board))
     said: Mapping[str, Mapping[Any, str]] = field(repr=False)
     hints: Sequence[str] = field(repr=False)
-    proofs: Sequence[Proof] = field(repr=False)
+    proofs: Sequence[Proof] = field(repr=False, default=(gives_batch,))
     solution: Build = field(repr=False)
     wrong_fixes: Sequence[tuple[Build, str]] = field(repr=False)
     fix_hints: Sequence[str] = field(repr=False)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from pyspark.sql import functions as F
 
 from streamstate.tutorials.incidents.incident import FILES, Build, Incident
 from streamstate.tutorials.incidents.proof import (
     Files,
     does_not_grow,
     gives_batch,
-    gives_batch_of_known,
     is_deterministic,
     is_spread,
 )
@@ -58,14 +59,9 @@ class Seed:
 def repeated_file(seed: Seed) -> Incident:
     """A file arrives again, under another name."""
 
-    def timed(departures: DataFrame) -> DataFrame:
-        return departures.withWatermark("scheduled", "1 day")
-
-    def solution(departures: DataFrame) -> DataFrame:
-        return board(timed(departures).dropDuplicatesWithinWatermark(_IDENTITY), watermark=None)
-
-    def by_number(departures: DataFrame) -> DataFrame:
-        return board(timed(departures).dropDuplicatesWithinWatermark(["carrier", "flight"]), watermark=None)
+    def once(departures: DataFrame, identity: list[str] = _IDENTITY) -> DataFrame:
+        timed = departures.withWatermark("scheduled", "1 day")
+        return board(timed.dropDuplicatesWithinWatermark(identity), watermark=None)
 
     at = seed.at
     return Incident(
@@ -74,7 +70,6 @@ def repeated_file(seed: Seed) -> Incident:
         keys=[{"day": (seed.first_day + timedelta(days=at - 1)).isoformat()}],
         arriving=lambda days: [*days[:at], days[at - 1], *days[at : FILES - 1]],
         right=lambda days: [*days[:at], days[at - 1].head(0), *days[at : FILES - 1]],
-        code=(board, board),
         said={
             "epoch": {at - 1: "There the day was counted for the first time, and rightly."},
             "key": {
@@ -88,10 +83,10 @@ def repeated_file(seed: Seed) -> Incident:
             "`room.history.inputs(epoch)` has the rows that an epoch read. Has an earlier one read the same?",
         ),
         proofs=(gives_batch, does_not_grow),
-        solution=solution,
+        solution=once,
         wrong_fixes=[
             (board, "They should be"),
-            (by_number, "They should be"),
+            (lambda departures: once(departures, ["carrier", "flight"]), "They should be"),
             (lambda departures: board(departures.dropDuplicates(_IDENTITY)), "It leaks:"),
         ],
         fix_hints=(
@@ -119,7 +114,6 @@ def stuck_watermark(seed: Seed) -> Incident:
         cause="stuck watermark",
         keys=[{"day": (seed.first_day + timedelta(days=at) + _FOUR_YEARS).isoformat()}],
         arriving=arriving,
-        code=(board, board),
         said={
             "epoch": {
                 at + 1: "There the watermark was already ahead. It comes from the rows of the epochs before.",
@@ -135,7 +129,6 @@ def stuck_watermark(seed: Seed) -> Incident:
             "`room.history.late(epoch)` counts the rows that were dropped, and says how late they were.",
             "An epoch's watermark comes from the rows of those before. Which row moved it so far?",
         ),
-        proofs=(gives_batch,),
         solution=lambda departures: board(possible(departures)),
         wrong_fixes=[
             (board, "They should be 0"),
@@ -166,36 +159,26 @@ def nondeterminism(seed: Seed) -> Incident:
     def by_lot(_flight: int) -> bool:
         return random.random() < 0.5  # noqa: S311 - it is the incident
 
-    return Incident(
+    return _misbooked(
+        airline,
+        partner,
         **seed.when,
         cause="nondeterminism",
-        keys=[{"carrier": airline}],
         arriving=renumbered,
         right=renumbered,
         code=(with_rule(by_lot), with_rule(by_lot)),
-        said={
-            "epoch": {0: "Compare the state there with what the epoch read: it is right."},
-            "key": {
-                f"carrier={partner}": "It has rows that are not its own: it is a victim. Whose are they?",
-                "day": "Not all keys of a day differ.",
-            },
-        },
+        epochs={0: "Compare the state there with what the epoch read: it is right."},
         hints=(
-            "Count the rows of `room.history.inputs(epoch)` by carrier, and compare with the state.",
             "Replay the query as it runs, twice. Do the two replays agree with each other?",
             "`room.checkpoint.audit(room.production)` does that, and names the first key. Whose rows does it have?",
         ),
         proofs=(gives_batch, is_deterministic),
-        solution=board,
         wrong_fixes=[
             (with_rule(by_lot), "They should be"),
             (with_rule(lambda flight: flight % 2 == 0), "They should be"),
             (with_rule(lambda _flight: False), "They should be"),
         ],
-        fix_hints=(
-            "A draw that always gives the same is deterministic, and may still be wrong.",
-            "Each departure counts for the airline of its row, as in `board` as it was reviewed.",
-        ),
+        fix_hint="A draw that always gives the same is deterministic, and may still be wrong.",
     )
 
 
@@ -210,37 +193,52 @@ def bad_deploy(seed: Seed) -> Incident:
         return lambda departures: board(departures, desk)
 
     deployed = charging({airline: partner})
-    return Incident(
+    return _misbooked(
+        airline,
+        partner,
         **seed.when | {"restart": at},
         cause="bad deploy",
-        keys=[{"carrier": airline}],
-        code=(charging({}), deployed),
-        said={
-            "epoch": {
-                at - 1: "Compare the state there with what the epoch read: it is right.",
-                0: "A replay differs there, because today's code is not what ran then. But is the record wrong?",
-            },
-            "key": {
-                f"carrier={partner}": "It has rows that are not its own: it is a victim. Whose are they?",
-                "day": "Not all keys of a day are wrong.",
-            },
+        code=(board, deployed),
+        epochs={
+            at - 1: "Compare the state there with what the epoch read: it is right.",
+            0: "A replay differs there, because today's code is not what ran then. But is the record wrong?",
         },
         hints=(
-            "Count the rows of `room.history.inputs(epoch)` by carrier, and compare with the state.",
             "One carrier has too few departures, another one too many. Since which epoch?",
             "`room.history.epochs()` has the `run_id` of each epoch. What is different from then on?",
         ),
-        proofs=(gives_batch,),
-        solution=board,
         wrong_fixes=[
             (deployed, "They should be"),
             (lambda departures: board(departures.where(f"carrier <> '{airline}'")), "has no row for"),
             (charging({partner: airline}), "They should be"),
         ],
-        fix_hints=(
-            "Rows that are left out are missing, too.",
-            "Each departure counts for the airline of its row, as in `board` as it was reviewed.",
-        ),
+        fix_hint="Rows that are left out are missing, too.",
+    )
+
+
+def _misbooked(
+    airline: str,
+    partner: str,
+    *,
+    epochs: Mapping[int, str],
+    hints: Sequence[str],
+    fix_hint: str,
+    **incident: Any,
+) -> Incident:
+    """Return an incident in which departures of an airline count for its partner."""
+    return Incident(
+        **incident,
+        keys=[{"carrier": airline}],
+        said={
+            "epoch": epochs,
+            "key": {
+                f"carrier={partner}": "It has rows that are not its own: it is a victim. Whose are they?",
+                "day": "Not all keys of a day are wrong.",
+            },
+        },
+        hints=("Count the rows of `room.history.inputs(epoch)` by carrier, and compare with the state.", *hints),
+        solution=board,
+        fix_hints=(fix_hint, "Each departure counts for the airline of its row, as in `board` as it was reviewed."),
     )
 
 
@@ -249,19 +247,13 @@ def hot_key(seed: Seed) -> Incident:
     at, [same], origin = seed.at, seed.tailnums(1), seed.draw.choice(list(_LARGEST))
 
     def named(days: Files, tailnum: str | None) -> Files:
-        def changed(day: pd.DataFrame) -> pd.DataFrame:
-            return day.assign(tailnum=day["tailnum"].mask(day["carrier"] == _LARGEST[origin], tailnum))
-
         feed = _feed(days, origin)
-        return [*feed[:at], *map(changed, feed[at:])]
+        names = [day["tailnum"].mask(day["carrier"] == _LARGEST[origin], tailnum) for day in feed[at:]]
+        return [*feed[:at], *(day.assign(tailnum=named) for day, named in zip(feed[at:], names, strict=True))]
 
     def spread(by: str) -> Build:
-        def build(departures: DataFrame) -> DataFrame:
-            from pyspark.sql import functions as F
-
-            return follow(departures.withColumn("tailnum", F.expr(f"if(tailnum = '{same}', {by}, tailnum)")))
-
-        return build
+        tailnum = f"if(tailnum = '{same}', {by}, tailnum)"
+        return lambda departures: follow(departures.withColumn("tailnum", F.expr(tailnum)))
 
     return Incident(
         **seed.when,
@@ -271,15 +263,13 @@ def hot_key(seed: Seed) -> Incident:
         arriving=lambda days: named(days, same),
         right=lambda days: named(days, None),
         code=(follow, follow),
-        said={
-            "key": {"tailnum": "That one may be a victim: which key has its rows now?"},
-        },
+        said={"key": {"tailnum": "That one may be a victim: which key has its rows now?"}},
         hints=(
             "Does the state have more keys than before, or fewer? Does each key have as many departures?",
             "Order the keys of `op0_aircraft` by `departures`, in the newest epoch and in an early one.",
             "`room.history.why(epoch, table='op0_aircraft', tailnum=…)` has the rows that fell on a key.",
         ),
-        proofs=(is_spread, gives_batch_of_known),
+        proofs=(is_spread, partial(gives_batch, others=True)),
         solution=spread("concat(carrier, flight)"),
         wrong_fixes=[
             (follow, "one key still has"),
@@ -330,7 +320,6 @@ def leak(seed: Seed) -> Incident:
             "Which aircraft of the newest epoch have the oldest `day`? They should leave a day after they departed.",
             "`room.history.why(epoch, table='op0_aircraft', tailnum=…)` has the rows of a key. Which ones stay?",
         ),
-        proofs=(gives_batch,),
         solution=lambda departures: follow(departures, AllLegs(0)),
         wrong_fixes=[
             (follow, "it leaks"),

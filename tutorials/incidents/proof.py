@@ -52,6 +52,10 @@ class Replayed:
     at: int
     audit: Callable[[int], Audit]
 
+    def captured(self) -> list[int]:
+        """Return its epochs."""
+        return self.history.captured()
+
     def state(self, epoch: int) -> pd.DataFrame:
         """Return the keys of the state at an epoch, with their departures."""
         snapshot = self.history.at(epoch)
@@ -100,11 +104,6 @@ def gives_batch(replayed: Replayed, *, others: bool = False) -> str:
         if fault := difference(compared, right, file):
             return f"At epoch {epoch}, {fault}"
     return ""
-
-
-def gives_batch_of_known(replayed: Replayed) -> str:
-    """Say where a replay differs from a batch, in the keys that the batch has; empty if it does nowhere."""
-    return gives_batch(replayed, others=True)
 
 
 def difference(found: Mapping[Key, int], right: Departures, file: int) -> str:

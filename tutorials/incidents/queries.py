@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ def board(
         desk: says for which airline a departure counts.
         watermark: the delay; None if the stream has a watermark already.
     """
-    from pyspark.sql import functions as F
-
     day = F.window("scheduled", "1 day", startTime="5 hours").alias("day")
     counted_for = F.udf(lambda carrier, flight: desk(carrier, flight), "string")  # noqa: PLW0108 - Spark warns of hints
     timed = departures if watermark is None else departures.withWatermark("scheduled", watermark)
@@ -62,8 +61,6 @@ def follow(departures: DataFrame, processor: StatefulProcessor | None = None) ->
         departures: the stream.
         processor: keeps the state; by default :class:`Following`.
     """
-    from pyspark.sql import functions as F
-
     legs = (
         departures.where("tailnum IS NOT NULL")
         .withColumn("scheduled_ms", F.unix_millis("scheduled"))

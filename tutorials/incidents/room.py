@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -17,17 +18,18 @@ import streamstate as ss
 from streamstate.tutorials.data import SCHEMAS, file_names, prepare
 from streamstate.tutorials.exercises import Answer, StateExercise, Table, Worksheet, WrongAnswer
 from streamstate.tutorials.exercises.attempts import Function
+from streamstate.tutorials.exercises.own_query import run_to_end
 from streamstate.tutorials.incidents.incident import CAUSES, FILES, Build, Incident
 from streamstate.tutorials.incidents.judge import diagnosis
 from streamstate.tutorials.incidents.kinds import incident_of
-from streamstate.tutorials.incidents.proof import Files, Proof, Replayed
+from streamstate.tutorials.incidents.proof import Files, Replayed
 from streamstate.tutorials.incidents.queries import SCHEMA
 from streamstate.tutorials.staging import clear
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamstate.replay.replay import Replay
+    from streamstate.reports import Audit
     from streamstate.state_inspect import History
 
 FOLDER = "streamstate-data/incident-room"
@@ -68,8 +70,6 @@ class IncidentRoom:
         epochs = self.history.epochs()
         self._epochs = [int(epoch) for epoch in epochs.loc[epochs["offsets"] != epochs["offsets"].shift(), "epoch"]]
         self._newest = int(epochs["epoch"].max())
-        self._replay: Replay | None = None
-        """The newest replay of a fix; its folder goes with it."""
         self._sheet = Worksheet(
             f"incident_room {self._learner}", [diagnosis(self._incident, self._epochs), self._fix()]
         )
@@ -144,11 +144,7 @@ class IncidentRoom:
         files = self._incident.arriving(self._days)
         for code, part in zip(self._incident.code, (range(self._incident.restart), range(len(files))), strict=True):
             self._write(files, part)
-            running = ss.start(code(self.departures()), self.query, store, trigger="available-now")
-            try:
-                running.wait(timeout=600)
-            finally:
-                running.stop()
+            run_to_end(code(self.departures()), self.query, store)
         built.touch()
         return store
 
@@ -165,10 +161,6 @@ class IncidentRoom:
 
     def _fix(self) -> StateExercise:
         incident, folder = self._incident, str(self._folder / "input")
-
-        def graded(proof: Proof, history: History) -> str:
-            return proof(self._compared(history))
-
         return StateExercise(
             id="fix",
             task="Prove a fix",
@@ -176,24 +168,21 @@ class IncidentRoom:
             wrong=[WrongAnswer(partial(_built, build, folder), message) for build, message in incident.wrong_fixes],
             hints=incident.fix_hints,
             capture=self._replayed,
-            grades=[partial(graded, proof) for proof in incident.proofs],
+            grades=incident.proofs,
         )
 
-    def _compared(self, history: History) -> Replayed:
-        right = self._incident.right(self._days)
-        return Replayed(history, self._epochs, self.query, right, self._incident.at, self._audit)
-
-    def _replayed(self, build_query: Function) -> History | None:
+    def _replayed(self, build_query: Function) -> Replayed | None:
         """Run all epochs again with a fix."""
         if build_query() is None:
             return None
-        self._fixed = build_query
-        self._replay = self.checkpoint.replay(build_query, epochs=(0, self._newest))
-        return self._replay.replayed
+        replay = self.checkpoint.replay(build_query, epochs=(0, self._newest))
+        return self._compared(
+            replay.replayed, lambda epoch: replay.fork.audit(build_query, epochs=(epoch, epoch), replays=1)
+        )
 
-    def _audit(self, epoch: int) -> Any:
-        assert self._replay is not None
-        return self._replay.fork.audit(self._fixed, epochs=(epoch, epoch), replays=1)
+    def _compared(self, history: History, audit: Callable[[int], Audit]) -> Replayed:
+        incident = self._incident
+        return Replayed(history, self._epochs, self.query, incident.right(self._days), incident.at, audit)
 
 
 def _departures(folder: str) -> DataFrame:

@@ -18,4 +18,4 @@ def test_the_tutorial_finds_the_record() -> None:
         text for source, text in shown if any(f"P08.{call}(" in source for call in ("predict", "reveal", "check"))
     ]
     assert {text.split()[0] for text in waiting} == {"…"}
-    assert len(waiting) == 7
+    assert len(waiting) == 8
