@@ -246,7 +246,7 @@ EXERCISES: Sequence[Question | Exercise] = (
             WrongAnswer(1000, "An item that makes all events is counted exactly: nobody else pays."),
             WrongAnswer(0, "With ten items and nine cells, somebody must pay."),
         ],
-        hints=["How many events are thrown away together?", "How often does that fit into 1,000?"],
+        hints=["How many events are thrown away together?", "How many times does that fit into 1,000?"],
     ),
     Question(
         id="rows",

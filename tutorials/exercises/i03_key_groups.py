@@ -162,10 +162,10 @@ EXERCISES: Sequence[Question | Exercise] = (
         because="The fifth task needs 200 keys, and they come from the others, 50 from each. No other key has to move.",
         wrong=[
             WrongAnswer(50, "That is what each of the four gives."),
-            WrongAnswer(250, "That is what each task has now. How many shall the fifth one have?"),
+            WrongAnswer(250, "That is what each task has now. How many will the fifth one have?"),
             WrongAnswer(1_000, "Must a key that stays with its task be touched?"),
         ],
-        hints=["Who gives, and who gets?", "How many keys shall the fifth task have?"],
+        hints=["Who gives, and who gets?", "How many keys will the fifth task have?"],
     ),
     Question(
         id="modulo",
@@ -311,7 +311,7 @@ EXERCISES: Sequence[Question | Exercise] = (
         run=run_stream(collides),
         judge=fault_of_stream,
         wrong=[
-            WrongAnswer(lambda: ["a"] * 100, "That is one key. Here, at least ten shall do the same harm together."),
+            WrongAnswer(lambda: ["a"] * 100, "That is one key. Here, at least ten should do the same harm together."),
             WrongAnswer(lambda: list("abcdefghij") * 10, "Ten keys are few, but their hashes are spread."),
             WrongAnswer(lambda: colliding()[:10], "Each key may come more than once. A hundred records are asked for."),
         ],

@@ -170,7 +170,7 @@ EXERCISES: Sequence[Question | Exercise] = (
     ),
     Question(
         id="twice",
-        task="How often does the sink get the results of epoch 3?",
+        task="How many times does the sink get the results of epoch 3?",
         kind=Number(),
         truth=_resulting_epochs,
         because="Once before the crash, and once after it. 'Exactly once' does not mean that it is done once: its "
@@ -321,7 +321,7 @@ EXERCISES: Sequence[Question | Exercise] = (
             ),
             WrongAnswer(
                 lambda records, run, end: set(end[0]) == set(records) and end[1] == records,
-                "A set does not know how often something is there.",
+                "A set does not know how many times something is there.",
             ),
             WrongAnswer(
                 lambda records, run, end: end[1] == records,

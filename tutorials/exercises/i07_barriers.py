@@ -209,14 +209,14 @@ EXERCISES: Sequence[Question | Exercise] = (
     ),
     Question(
         id="duplicate",
-        task="How often does C count a1 if nothing is blocked?",
+        task="How many times does C count a1 if nothing is blocked?",
         kind=Number(),
         truth=_counted,
         because="It is in C's copy, and A's copy says that A has not read it yet. So A reads it again.",
         wrong=[
             WrongAnswer(1, "Look at A's copy: has A read a1 there? And has C counted it, in its own?"),
             WrongAnswer(0, "C counted it before it copied its state. So it is there after the crash."),
-            WrongAnswer(3, "Once before the crash, and that is in the copy. How often after it?"),
+            WrongAnswer(3, "Once before the crash, and that is in the copy. How many times after it?"),
         ],
         hints=["What is in A's copy, what in C's?", "A starts again at what its copy says."],
     ),

@@ -341,7 +341,7 @@ EXERCISES: Sequence[Question | Exercise] = (
         ],
         hints=[
             "`read, counted, logged = snapshot` takes the three apart.",
-            "After a crash, each record that was read counts if it is counted or logged. How often should that be?",
+            "After a crash, a record that was read counts if it is counted or logged. How many times should that be?",
         ],
     ),
 )

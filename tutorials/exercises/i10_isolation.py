@@ -219,7 +219,11 @@ EXERCISES: Sequence[Question | Exercise] = (
         wrong=[
             WrongAnswer({"final"}, "That is one. And if nothing fails, but the writer goes on between two reads?"),
             WrongAnswer({"repeat", "sum"}, "The writer may fail after you have read what it wrote."),
-            WrongAnswer(set(PROMISES), "Three of them. Is there an older memory that a later reader could be given?"),
+            WrongAnswer(
+                set(PROMISES),
+                "Three of them. A value that is undone was in no commit, and there is one memory: whoever begins later "
+                "is given no older one.",
+            ),
         ],
         hints=["What does a reader see between the two writes of an epoch?", "What if the epoch is undone then?"],
     ),
