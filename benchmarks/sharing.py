@@ -54,13 +54,13 @@ def sharing(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:
         yield from _changes(load, scaled)
     few = Size(size.keys // 10, size.changes // 10, size.epochs)
     load = LargeState(folder / "history", few.keys, few.changes, _NARROW)
-    for _ in range(2):
-        yield from _changes(load, few)
-        yield from _requests(load, few)
-        for _ in range(100 * size.epochs):
+    for more in (0, 100 * size.epochs):
+        for _ in range(more):
             load.add()
             if load.epochs % 20 == 0:
                 load.tidy()
+        yield from _changes(load, few)
+        yield from _requests(load, few)
     yield from _served(folder / "served", size)
 
 
