@@ -19,7 +19,6 @@ from streamstate.sharing.contract import (
     Terms,
     contracts_of,
 )
-from streamstate.sharing.granted_view import table_named
 from streamstate.snapshots.calls.checks import duration, positive_duration, whole_number
 from streamstate.snapshots.store.layout import TIME, Layout
 from streamstate.snapshots.store.names import is_name
@@ -183,7 +182,7 @@ def _chosen(
         names.append(RESULT)
     names = names or snapshot.tables()
     for name in names:
-        table_named(snapshot, name)
+        snapshot.table(name)
     return list(dict.fromkeys(names))
 
 
@@ -201,7 +200,7 @@ def _of(given: Any, name: str, names: Sequence[str]) -> Any:
 
 
 def _granted(snapshot: Snapshot, name: str, columns: Sequence[str] | None, where: str | None) -> GrantedTable:
-    table = table_named(snapshot, name)
+    table = snapshot.table(name)
     schema = table.schema
     chosen = schema.names if columns is None else [columns] if isinstance(columns, str) else list(columns)
     for column in chosen:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from streamstate.errors import CaptureError, InvalidArgumentError
 from streamstate.sharing.contract import GrantedTable, Terms
-from streamstate.sharing.granted_view import GrantedView
+from streamstate.sharing.granted_view import CHANGE_TYPE, GrantedView
 from streamstate.snapshots.checkpoint.filesystem import local_path
 from streamstate.snapshots.checkpoint.object_files import ObjectFiles, in_object_store
 from streamstate.snapshots.store.layout import Layout
@@ -146,7 +146,16 @@ class SharedFiles:
 def parquet(rows: pa.Table) -> pa.Buffer:
     """Return rows as a Parquet file that says nothing but them."""
     sink = pa.BufferOutputStream()
-    pq.write_table(rows.replace_schema_metadata(None), sink, compression="zstd", store_schema=False)
+    # Most columns have too many values for dictionaries, which would make the file larger and take longer to write.
+    kinds = [name for name in rows.schema.names if name == CHANGE_TYPE]
+    pq.write_table(
+        rows.replace_schema_metadata(None),
+        sink,
+        compression="zstd",
+        store_schema=False,
+        use_dictionary=kinds,
+        write_statistics=False,
+    )
     return sink.getvalue()
 
 

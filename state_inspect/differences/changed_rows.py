@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -99,6 +99,10 @@ class ChangedRows:
             for at, name in enumerate(self._table.value_columns)
         ]
         return f"SELECT {', '.join(['_change', *keys, *values])} FROM ({self._sql.joined(None)})"
+
+    def view_sql(self, columns: Sequence[str], where: str) -> str:
+        """Return the differing rows of a view, with both values of each column; see :meth:`DiffSQL.of_view`."""
+        return self._sql.of_view(columns, where)
 
     def before_named(self, at: int) -> str:
         """Return the name of a value column's earlier values in :meth:`rows_sql`."""

@@ -6,7 +6,7 @@ keys, ``o0`` old, ``n0`` new values, ``d0`` deltas), because the state's own col
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -170,6 +170,22 @@ class DiffSQL:
         return (
             f"SELECT *{deltas} FROM (SELECT {', '.join([change, *keys, *values])}"
             f" FROM ({self._side('old')}) AS old {join} ({self._side('new')}) AS new ON {self._match} WHERE {where})"
+        )
+
+    def of_view(self, columns: Sequence[str], where: str) -> str:
+        """Return SQL for the differing rows of a view: some columns of the rows that meet a condition.
+
+        Columns: ``was`` and ``is_there`` (whether the view has a row of the key on either side), and each column's old
+        and new values, ``o0``, ``n0``, ….
+        """
+        names = listed([HASH, *dict.fromkeys([*self.table.key_columns, *columns])])
+        old, new = (f"(SELECT {names} FROM (FROM {rows}) WHERE {where})" for rows in self._sources.values())
+        values = [f"old.{quoted(name)} AS o{at}, new.{quoted(name)} AS n{at}" for at, name in enumerate(columns)]
+        differs = [f"old.{quoted(name)} IS DISTINCT FROM new.{quoted(name)}" for name in columns]
+        return (
+            f"SELECT old.{HASH} IS NOT NULL AS was, new.{HASH} IS NOT NULL AS is_there, {', '.join(values)}"
+            f" FROM {old} AS old FULL JOIN {new} AS new ON {self._match}"
+            f" WHERE old.{HASH} IS NULL OR new.{HASH} IS NULL OR {' OR '.join(differs)}"
         )
 
     def _side(self, side: str) -> str:

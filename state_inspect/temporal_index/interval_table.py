@@ -339,11 +339,12 @@ class IntervalTable:
         """Load the epochs after the newest loaded one."""
         for run in runs:
             if run.first <= self.high < run.last:
-                self._follow(self._rows_since(None, run.last, after=self.high))
+                rows = self._rows_since(None, run.last, after=self.high)
+                self._follow(rows, one_epoch=run.last == self.high + 1)
         self._add([run for run in runs if run.first > self.high], runs[0].first)
 
-    def _follow(self, rows: pa.RecordBatchReader) -> None:
-        """Add rows of epochs that follow the newest loaded one."""
+    def _follow(self, rows: pa.RecordBatchReader, *, one_epoch: bool) -> None:
+        """Add rows of epochs that follow the newest loaded one; one epoch has at most one row of a key."""
         if self._expected <= FEW_ROWS:
             read = rows.read_all()
             if self._only is None and few(read):
@@ -351,9 +352,9 @@ class IntervalTable:
                 self._added(patch(self._db, self.relation, read, self.key_columns, self.columns, versions=versions))
                 return
             rows = read.to_reader()
-        self._take(rows)
-        self._end_replaced()
-        self._insert()
+        self._take(rows, one_epoch=one_epoch)
+        self._end_replaced(one_epoch=one_epoch)
+        self._insert(in_order=not one_epoch)
         self._db.execute("DROP TABLE incoming")
 
     def _go_back(self, runs: Sequence[EpochRun], first: int, low: int) -> None:
@@ -386,10 +387,10 @@ class IntervalTable:
         with self._fed(rows):
             self._insert(f"({self._with_next()})", never=never)
 
-    def _take(self, rows: pa.RecordBatchReader) -> None:
+    def _take(self, rows: pa.RecordBatchReader, *, one_epoch: bool = False) -> None:
         """Store changelog rows as ``incoming``, to compare them with the existing versions."""
         with self._fed(rows):
-            self._db.execute(f"CREATE OR REPLACE TEMP TABLE incoming AS {self._with_next()}")
+            self._db.execute(f"CREATE OR REPLACE TEMP TABLE incoming AS {self._with_next(one_epoch=one_epoch)}")
 
     @contextlib.contextmanager
     def _fed(self, rows: pa.RecordBatchReader) -> Iterator[None]:
@@ -404,21 +405,25 @@ class IntervalTable:
                 with contextlib.suppress(duckdb.Error):
                     self._db.unregister(name)
 
-    def _with_next(self) -> str:
+    def _with_next(self, *, one_epoch: bool = False) -> str:
         """Return SQL for the rows of the feed, each with its key's hash and the epoch of its key's next row."""
         keys = listed(self.key_columns)
         following = f"lead(_epoch) OVER (PARTITION BY {HASH}, {keys} ORDER BY _epoch) AS _until"
+        if one_epoch:
+            following = "NULL::BIGINT AS _until"
         fed = "feed"
         if self._only is not None:
             fed += f" SEMI JOIN wanted ON {same('feed', 'wanted', self._only.column_names)}"
         return f"SELECT *, {following} FROM (SELECT feed.*, hash({keys}) AS {HASH} FROM {fed})"
 
-    def _insert(self, incoming: str = "incoming", where: str = "true", never: int = NEVER) -> None:
+    def _insert(
+        self, incoming: str = "incoming", where: str = "true", never: int = NEVER, *, in_order: bool = True
+    ) -> None:
         """Add rows as versions; the last version of a key is valid until ``never``."""
+        order = f" ORDER BY {HASH}, _epoch" if in_order else ""
         [(added,)] = self._db.execute(
             f"INSERT INTO {self.relation} SELECT {HASH}, _epoch, coalesce(_until, {never}),"
-            f" {listed([PARTITION, *self.columns])} FROM {incoming} WHERE _change <> '{DELETE}' AND {where}"
-            f" ORDER BY {HASH}, _epoch"
+            f" {listed([PARTITION, *self.columns])} FROM {incoming} WHERE _change <> '{DELETE}' AND {where}{order}"
         ).fetchall()
         self._added(added)
 
@@ -429,17 +434,22 @@ class IntervalTable:
         else:
             self._sorted = versions
 
-    def _end_replaced(self) -> None:
+    def _end_replaced(self, *, one_epoch: bool) -> None:
         """End the versions that the incoming rows replace or remove."""
         keys = listed([HASH, *self.key_columns])
+        first = "incoming" if one_epoch else f"(SELECT {keys}, min(_epoch) AS _epoch FROM incoming GROUP BY ALL)"
         self._db.execute(
-            f"UPDATE {self.relation} AS held SET _valid_to = newer._epoch FROM ("
-            f" SELECT {keys}, min(_epoch) AS _epoch FROM incoming GROUP BY ALL) AS newer"
+            f"UPDATE {self.relation} AS held SET _valid_to = newer._epoch FROM {first} AS newer"
             f" WHERE held._valid_to = {NEVER} AND {self._same_key('held', 'newer')}"
         )
 
     def _same_key(self, left: str, right: str) -> str:
-        return same(left, right, [HASH, *self.key_columns])
+        """Return the SQL condition that two relations agree in the key, compared once for each pair of equal hashes.
+
+        DuckDB would also join on the keys if it saw that they are compared, and so hash those of all versions.
+        """
+        keys = same(left, right, self.key_columns)
+        return f"{left}.{HASH} = {right}.{HASH} AND coalesce({keys}, false)"
 
 
 def held_at(epoch: int, relation: str | None = None) -> str:

@@ -91,8 +91,10 @@ def test_an_index_larger_than_memory_is_spilled(tmp_path: Path) -> None:
     assert not spilled.exists()
 
 
-def test_sorting_again_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("few", [500, -1])
+def test_sorting_again_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     """A large unsorted tail is sorted into the index; held tables are not affected."""
+    monkeypatch.setattr("streamstate.state_inspect.temporal_index.interval_table.FEW_ROWS", few)
     monkeypatch.setattr("streamstate.state_inspect.temporal_index.interval_table._UNSORTED", 0)
     sorted_at: list[int] = []
     sort = IntervalTable._sort

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,12 @@ def rows_of(table: Any, columns: tuple[str, ...]) -> Rows:
     return Counter(tuple(row[name] for name in columns) for row in table.to_pylist())
 
 
+def is_sorted(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> bool:
+    """Whether the order of rows tells nothing but their granted values."""
+    values = [tuple(row[name] for name in columns) for row in rows]
+    return values == sorted(values)
+
+
 @settings(max_examples=25)
 @given(
     states=STATES,
@@ -61,7 +68,9 @@ def test_rows_and_changes_equal_a_brute_force_view(
         if state is None:
             continue
         now = view(state, columns, where)
-        assert rows_of(granted.rows(epoch), columns) == Counter(now.values())
+        rows = granted.rows(epoch)
+        assert rows_of(rows, columns) == Counter(now.values())
+        assert is_sorted(rows.to_pylist(), columns)
         was = {} if before is None else view(states[before] or {}, columns, where)
         found = granted.changes(before, epoch)
         expected: dict[str, Rows] = {
@@ -74,4 +83,18 @@ def test_rows_and_changes_equal_a_brute_force_view(
         for kind, rows in expected.items():
             of_kind = [row for row in found.to_pylist() if row[CHANGE_TYPE] == kind]
             assert Counter(tuple(row[name] for name in columns) for row in of_kind) == rows
+        for kinds in ((DELETE, BEFORE), (INSERT, AFTER)):
+            assert is_sorted([row for row in found.to_pylist() if row[CHANGE_TYPE] in kinds], columns)
         before = epoch
+
+
+def test_no_rows_are_read_for_the_columns(tmp_path: Path) -> None:
+    """A request of metadata costs the same however large the state is."""
+    synthetic.copy_of(tmp_path / "store", [{"a": 1}, {"a": 2}])
+    history = ss.open_store(tmp_path / "store")["q"]
+    for columns, keys in ((("key", "value"), ["key"]), (("value",), None)):
+        granted = GrantedView(history, GrantedTable("op0", columns))
+        assert (granted.schema.names, granted.keys) == ([*columns], keys)
+        assert not history.recorded.holds_rows("op0")
+    assert granted.schema == granted.rows(1).schema
+    assert history.recorded.holds_rows("op0")
