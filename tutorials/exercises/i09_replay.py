@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamstate.tutorials.exercises.answers import Table
 from streamstate.tutorials.exercises.construct import Construct, Exercise
-from streamstate.tutorials.exercises.judged_runs import Judged, broken_promise, picture_of, run_judged
+from streamstate.tutorials.exercises.judged_runs import Judged, fault_of, picture_of, run_judged
 from streamstate.tutorials.exercises.questions import Keys, Question, WrongAnswer
 from streamstate.tutorials.kept_state import KINDS, RECORDS, crashed
 from streamstate.tutorials.simulation import Player, explore, run
@@ -163,7 +163,7 @@ EXERCISES: Sequence[Question | Exercise] = (
         arguments=["records", "run"],
         cases=_cases,
         run=_run_repeats,
-        judge=broken_promise,
+        judge=fault_of,
         picture=picture_of,
         wrong=[
             WrongAnswer(lambda newest, number: False, "You count all that comes. What comes again after a crash?"),
@@ -180,7 +180,7 @@ EXERCISES: Sequence[Question | Exercise] = (
         arguments=["records", "run"],
         cases=_cases,
         run=_run_order,
-        judge=broken_promise,
+        judge=fault_of,
         picture=picture_of,
         wrong=[
             WrongAnswer(

@@ -61,12 +61,6 @@ def fault_of(_case: object, judged: Judged) -> str:
     )
 
 
-def broken_promise(_case: object, judged: Judged) -> str:
-    """Name the first promise that a run breaks, and say how; empty if all hold."""
-    violations = [] if judged.trace is None else judged.trace.violations[:1]
-    return " ".join(f"'{each.invariant}' is broken: {each.reason}" for each in violations)
-
-
 def picture_of(_case: object, judged: Any) -> Player[Any] | None:
     """Show the shortened run at the tick where a promise is broken."""
     if not isinstance(judged, Judged) or judged.trace is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
-from streamstate.tutorials.exercises.judged_runs import Judged, broken_promise
+from streamstate.tutorials.exercises.judged_runs import Judged
 from streamstate.tutorials.simulation import Trace, run
 from streamstate.tutorials.simulation.key_groups import KeyGroups
 from streamstate.tutorials.simulation.keyed_state import GROUPS, Cluster, Ranges, Records, group_of, owner, task_of
@@ -172,7 +172,8 @@ def judge_split(case: Case, answer: Split) -> str:
     if answer.fault == "moves":
         needed = _fewest(before, case[1])
         return f"{_changed(before, answer.groups)} groups change their task. {needed} are enough."
-    return broken_promise(case, answer)
+    found = answer.trace.violations[:1] if answer.trace else ()
+    return " ".join(f"'{each.invariant}' is broken: {each.reason}" for each in found)
 
 
 def run_stream(judge: Callable[[Records], str]) -> Callable[[Function, Case], Stream | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamstate as ss
 from streamstate.tutorials.exercises.answers import Table
@@ -15,7 +15,6 @@ from streamstate.tutorials.exercises.questions import Choice, Question, WrongAns
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-    from pyspark.sql import DataFrame
 
     from streamstate.state_inspect import History
     from streamstate.tutorials.exercises.attempts import Function
@@ -104,9 +103,8 @@ def bound(function: Function) -> Bound | None:
     own = OwnQuery(Path("streamstate-data/own-limit"), files=1)
     limit = ss.shared(own.store, "limit", "double", init=float(FIRST_LIMIT))
 
-    def build() -> DataFrame:
-        frame: DataFrame = function(own.departures(), limit)
-        return frame
+    def build() -> Any:
+        return function(own.departures(), limit)
 
     frame = build()
     if frame is None or frame is ...:

@@ -20,7 +20,6 @@ from streamstate.tutorials.exercises.simulated_lease import LASTS, Owned, owners
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-    from pyspark.sql import DataFrame
 
     from streamstate.operations.drill import DrillReport
     from streamstate.tutorials.exercises.attempts import Function
@@ -118,9 +117,8 @@ def taken_over(function: Function) -> TakenOver | None:
     own = OwnQuery(Path("streamstate-data/own-standby"), files=4)
     folder = own.arriving.resolve()
 
-    def build_query() -> DataFrame:
-        frame: DataFrame = function(flights.flights(ss.session(), folder))
-        return frame
+    def build_query() -> Any:
+        return function(flights.flights(ss.session(), folder))
 
     frame = build_query()
     if frame is None or frame is ...:
