@@ -99,8 +99,9 @@ PAGES = {
         "Sharing with others",
         "Contracts, the server, and what others share. All but ``open_share`` are in ``streamstate.sharing``.",
         (
-            *("Contract", "Terms", "GrantedTable", "serve", "ShareServer", "Limits"),
-            *("open_share", "SharedStore", "Following", "Freshness", "sql"),
+            *("ContractList", "Contract", "Terms", "GrantedTable", "Suggestion", "PartialTerms"),
+            *("serve", "ShareServer", "Limits"),
+            *("open_share", "SharedStore", "AgreedTerms", "Following", "Freshness", "sql"),
         ),
     ),
     "reports": Page(
