@@ -153,7 +153,7 @@ class Contract:
 
         Example:
             >>> from streamstate.sharing import serve
-            >>> contract = store["delays"].publish("partner", columns=["carrier", "max"])
+            >>> contract = store["delays"].publish("partner", columns=["carrier", "max_delay"])
             >>> with serve("store", port=0) as server:
             ...     theirs = ss.open_share(contract.profile(server.url), cache="theirs")
             ...     asked = theirs.suggest("delays", freshness="10s")

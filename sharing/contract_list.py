@@ -92,7 +92,7 @@ def limit_texts(terms: Terms | PartialTerms) -> list[str]:
 def _limit(name: str, value: Any) -> str:
     if name in ("keep", "freshness"):
         value = span_text(timedelta(seconds=value))
-    return _LIMITS[name].format(timestamp(value) if name == "until" else value)
+    return _LIMITS[name].format(timestamp(value.replace(microsecond=0)) if name == "until" else value)
 
 
 def suggested_texts(contract: Contract) -> list[str]:

@@ -139,7 +139,7 @@ def readings(layout: Layout, *, by: Sequence[str]) -> dict[tuple[Any, ...], Read
             int(found["epoch"].nunique()),
             int(found["epoch"].max()),
             found["at"].max().to_pydatetime(),
-            float(found["cost"].sum()),
+            round(float(found["cost"].sum()), 9),
         )
         for key, found in usage(layout).groupby([*by])
     }

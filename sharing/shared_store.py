@@ -128,7 +128,7 @@ class SharedStore(Store):
 
         Example:
             >>> from streamstate.sharing import serve
-            >>> contract = store["delays"].publish("partner", columns=["carrier", "max"], freshness="5m")
+            >>> contract = store["delays"].publish("partner", columns=["carrier", "max_delay"], freshness="5m")
             >>> with serve("store", port=0) as server:
             ...     theirs = ss.open_share(contract.profile(server.url), cache="theirs")
             ...     theirs.terms().terms.freshness
@@ -175,10 +175,10 @@ class SharedStore(Store):
 
         Example:
             >>> from streamstate.sharing import serve
-            >>> contract = store["delays"].publish("partner", columns=["carrier", "max"])
+            >>> contract = store["delays"].publish("partner", columns=["carrier", "max_delay"])
             >>> with serve("store", port=0) as server:
             ...     theirs = ss.open_share(contract.profile(server.url), cache="theirs")
-            ...     theirs.suggest("delays", columns=["carrier", "origin", "max"], freshness="10s").suggestion.state
+            ...     theirs.suggest("delays", columns=["carrier", "origin", "max_delay"], price=2).suggestion.state
             'open'
         """
         share = self._share_of(name)

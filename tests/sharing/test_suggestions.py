@@ -110,7 +110,7 @@ def test_only_what_was_seen_is_accepted(store: Store, contract: Contract, theirs
     [
         ({"columns": ["price"]}, UnknownColumnError),
         ({"where": "price > 1"}, UnknownColumnError),
-        ({"where": "value + 1"}, InvalidSQLError),
+        ({"where": "key + 1 > value"}, InvalidSQLError),
         ({"tables": ["op7"]}, UnknownTableError),
         ({"tables": ["op0"], "columns": {"op7": ["key"]}}, InvalidArgumentError),
     ],
