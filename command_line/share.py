@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 import signal
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from streamstate.command_line.argument_types import count, epoch, port
@@ -15,10 +18,17 @@ from streamstate.errors import InvalidArgumentError, require_extra
 
 if TYPE_CHECKING:
     from streamstate.sharing.contract import Contract
+    from streamstate.sharing.metering import Reading
+    from streamstate.sharing.suggestion import Suggestion
     from streamstate.state_inspect import History, Store
 
-_LISTED = ("contract", "to", "state", "version", "query", "tables", "since", "until", "freshness", "at")
-_TERMS = ("table", "columns", "where")
+_READ = ("rows", "epochs", "newest", "read_at", "cost")
+_LISTED = (
+    *("contract", "to", "state", "version", "query", "tables", "since", "until", "freshness", "keep", "price", "at"),
+    *("suggestion", "number", "suggested", *_READ),
+)
+_FOR_PEOPLE = ("contract", "to", "state", "version", "tables", "until", "suggestion", *_READ)
+_TERMS = ("table", "columns", "where", *_READ)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,12 +38,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_query(add)
     add_terms(add.add_argument)
     _profile(add, required=False)
-    ls = verbs.add_parser("ls", help="list the contracts")
+    ls = verbs.add_parser("ls", help="list the contracts, with what was read and what is suggested")
     add_store(ls)
     add_json(ls, f"an object for each contract: {', '.join(_LISTED)}")
-    show = verbs.add_parser("show", help="show the terms of a contract, and what was granted")
+    show = verbs.add_parser("show", help="show the terms of a contract, what was read, and what is suggested")
     _contract(show)
     add_json(show, f"an object for each granted table: {', '.join(_TERMS)}")
+    for verb, what in (("accept", "put the terms into force that"), ("refuse", "refuse the terms that")):
+        answer = verbs.add_parser(verb, help=f"{what} the recipient suggests")
+        _contract(answer)
+        answer.add_argument(
+            "--suggestion", type=count, metavar="N", help="only if the open suggestion has this number, as `show` says"
+        )
     revoke = verbs.add_parser("revoke", help="end a contract at once, or all tokens of a recipient")
     _contract(revoke, nargs="?")
     revoke.add_argument("--tokens", action="store_true", help="end the tokens of --to, and keep its contracts")
@@ -130,25 +146,72 @@ def _endpoint(given: argparse.Namespace) -> str:
 
 
 def _ls(given: argparse.Namespace, store: Store) -> None:
-    print_rows(_LISTED, map(_listed, store.contracts()), as_json=given.json)
+    contracts = store.contracts()
+    found, names = contracts.readings(), _LISTED if given.json else _FOR_PEOPLE
+    rows = [_listed(contract, found.get((contract.to, contract.name))) for contract in contracts]
+    print_rows(names, [[row[name] for name in names] for row in rows], as_json=given.json)
 
 
-def _listed(contract: Contract) -> list[Any]:
-    terms = contract.terms
-    tables = [table.name for table in terms.tables]
-    return [
-        *(contract.name, contract.to, contract.state, contract.version, terms.query, tables, terms.since),
-        *(terms.until, terms.freshness, contract.at),
-    ]
+def _listed(contract: Contract, reading: Reading | None) -> dict[str, Any]:
+    terms, suggestion = contract.terms, contract.suggestion
+    return {
+        "contract": contract.name,
+        "to": contract.to,
+        "state": contract.state,
+        "version": contract.version,
+        "query": terms.query,
+        "tables": [table.name for table in terms.tables],
+        "at": contract.at,
+        **{name: getattr(terms, name) for name in ("since", "until", "freshness", "keep", "price")},
+        "suggestion": None if suggestion is None else suggestion.state,
+        "number": None if suggestion is None else suggestion.number,
+        "suggested": None if suggestion is None else json.loads(suggestion.terms.to_json()),
+        **dict(zip(_READ, _read(reading), strict=True)),
+    }
+
+
+def _read(reading: Reading | None) -> list[Any]:
+    """Return what was read: rows, epochs, the newest of these, when last, and the cost."""
+    return [0, 0, None, None, 0.0] if reading is None else [*asdict(reading).values()]
 
 
 def _show(given: argparse.Namespace, store: Store) -> None:
+    from streamstate.sharing.metering import Reading, readings
+
     contract = _of(given, store)
-    rows = [[table.name, list(table.columns), table.where] for table in contract.terms.tables]
+    key, by_table = (contract.to, contract.name), readings(store.layout, by=("recipient", "contract", "table"))
+    found = {table: reading for (to, name, table), reading in by_table.items() if (to, name) == key}
+    granted = {table.name: [list(table.columns), table.where] for table in contract.terms.tables}
+    rows = [[name, *granted.get(name, [None, None]), *_read(found.get(name))] for name in {**granted, **found}]
     print_rows(_TERMS, rows, as_json=given.json)
     if not given.json:
-        used = store.usage().query("contract == @contract.name and recipient == @contract.to")
-        print(f"{contract}\nGranted so far: {used['rows'].sum():,} rows of {used['epoch'].nunique():,} epochs.")
+        reading = store.contracts().readings().get(key, Reading())
+        print(f"{contract}\nGranted so far: {reading.rows:,} rows of {reading.epochs:,} epochs.")
+        if contract.suggestion is not None:
+            print(_suggested(contract, contract.suggestion, given.store))
+
+
+def _suggested(contract: Contract, suggestion: Suggestion, store: str) -> str:
+    """Return what the recipient suggests, and how to accept it."""
+    from streamstate.sharing.contract_list import change_texts
+
+    texts = "".join(f"\n  {text}" for text in change_texts(suggestion.terms, contract if suggestion.is_open else None))
+    about = f"Suggestion {suggestion.number} of {contract.to}, {suggestion.state}:{texts}"
+    if not suggestion.is_open:
+        return about
+    line = f"{shlex.quote(store)} {contract.name} --to {contract.to} --suggestion {suggestion.number}"
+    return f"{about}\nAccept it: streamstate share accept {line}"
+
+
+def _answer(given: argparse.Namespace, store: Store) -> None:
+    contract = _of(given, store)
+    number = None if contract.suggestion is None else contract.suggestion.number
+    if given.suggestion is not None and given.suggestion != number:
+        raise InvalidArgumentError(
+            f"The newest suggestion of {contract.to} is {'none' if number is None else f'number {number}'}.\n"
+            f"Look at it: streamstate share show {shlex.quote(given.store)} {contract.name} --to {contract.to}"
+        )
+    print(contract.accept() if given.verb == "accept" else contract.refuse())
 
 
 def _of(given: argparse.Namespace, store: Store) -> Contract:
@@ -198,7 +261,16 @@ def _serve(given: argparse.Namespace, store: Store) -> None:
         print("Stopped.")
 
 
-_VERBS = {"add": _add, "ls": _ls, "show": _show, "revoke": _revoke, "rotate": _rotate, "serve": _serve}
+_VERBS = {
+    "add": _add,
+    "ls": _ls,
+    "show": _show,
+    "accept": _answer,
+    "refuse": _answer,
+    "revoke": _revoke,
+    "rotate": _rotate,
+    "serve": _serve,
+}
 
 SHARE = Command(
     "share",
@@ -209,6 +281,7 @@ SHARE = Command(
     streamstate share add store delays --to partner --where "origin = 'JFK'" --profile partner.share
     streamstate share serve store --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
     streamstate share ls store
+    streamstate share accept store delays
     streamstate share revoke store delays
     """,
     _arguments,

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from streamstate.replay.replay import Replay as Replay
     from streamstate.replay.stepping.step_report import EpochRun as EpochRun
     from streamstate.replay.stepping.step_report import StepReport as StepReport
+    from streamstate.sharing.agreed_terms import AgreedTerms as AgreedTerms
     from streamstate.sharing.contract import Contract as Contract
+    from streamstate.sharing.contract_list import ContractList as ContractList
     from streamstate.sharing.shared_frame import SharedFrame as SharedFrame
     from streamstate.sharing.shared_store import Freshness as Freshness
     from streamstate.sharing.shared_store import SharedStore as SharedStore

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from streamstate.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from streamstate.sharing.agreed_terms import AgreedTerms as AgreedTerms
     from streamstate.sharing.contract import Contract as Contract
     from streamstate.sharing.contract import GrantedTable as GrantedTable
     from streamstate.sharing.contract import Terms as Terms
+    from streamstate.sharing.contract_list import ContractList as ContractList
     from streamstate.sharing.server import Limits as Limits
     from streamstate.sharing.server import ShareServer as ShareServer
     from streamstate.sharing.server import serve as serve
@@ -23,5 +25,7 @@ if TYPE_CHECKING:
     from streamstate.sharing.shared_store import Freshness as Freshness
     from streamstate.sharing.shared_store import SharedStore as SharedStore
     from streamstate.sharing.shared_store import open_share as open_share
+    from streamstate.sharing.suggestion import PartialTerms as PartialTerms
+    from streamstate.sharing.suggestion import Suggestion as Suggestion
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

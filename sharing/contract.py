@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from streamstate.sharing.suggestion import ACCEPTED, COUNTERED, REFUSED, PartialTerms, Suggestion
 from streamstate.snapshots.store.layout import Layout
 
 ACTIVE, REVOKED, EXPIRED = "active", "revoked", "expired"
@@ -90,7 +91,8 @@ class ContractRow:
         name: the contract, which is also the name of the share.
         to: the recipient.
         kind: ``offer``: the store offers these terms, which are in force at once; ``suggest``: the recipient suggests
-            others; ``accept``: the store accepts the newest suggestion; ``revoke``: the contract ends.
+            others; ``accept`` and ``refuse``: the store's answer to the newest suggestion; ``revoke``: the contract
+            ends.
         terms: the terms of an offer, a suggestion or what was accepted, as JSON.
         number: the row's number, from 0 on.
         at: when it was written.
@@ -113,7 +115,7 @@ class Contract:
         to: the recipient.
         version: how often its terms were changed, from 1 on.
         terms: the terms in force.
-        suggested: the terms that the recipient suggests instead; None: none are open.
+        suggestion: the newest terms that the recipient suggested instead, answered or not; None: it suggested none.
         revoked_at: when it was revoked; None: it was not.
         at: when its terms came into force.
     """
@@ -122,7 +124,7 @@ class Contract:
     to: str
     version: int
     terms: Terms
-    suggested: Terms | None = None
+    suggestion: Suggestion | None = None
     revoked_at: datetime | None = None
     at: datetime | None = field(default=None, compare=False)
     layout: Layout | None = field(default=None, compare=False, repr=False)
@@ -139,14 +141,40 @@ class Contract:
         return Contracts(self._layout).revoke(self.name, self.to)
 
     def accept(self) -> Contract:
-        """Put the terms that the recipient suggests into force.
+        """Put the terms that the recipient suggests into force, after checking them as :meth:`History.publish` does.
+
+        Only what this object shows is accepted: if the recipient has suggested something else since, nothing is.
 
         Raises:
-            InvalidArgumentError: it suggests none.
+            InvalidArgumentError: it suggests none, or others than these.
+            UnknownNameError: it suggests a table or column that does not exist.
+            InvalidSQLError: it suggests an invalid condition.
+            UnknownContractError: the contract was revoked.
+
+        Example:
+            >>> from streamstate.sharing import serve
+            >>> contract = store["delays"].publish("partner", columns=["carrier", "max_delay"])
+            >>> with serve("store", port=0) as server:
+            ...     theirs = ss.open_share(contract.profile(server.url), cache="theirs")
+            ...     asked = theirs.suggest("delays", freshness="10s")
+            >>> [contract] = store.contracts()
+            >>> contract.accept().terms.freshness
+            10.0
         """
         from streamstate.sharing.contracts import Contracts
 
-        return Contracts(self._layout).accept(self.name, self.to)
+        return Contracts(self._layout).accept(self)
+
+    def refuse(self) -> Contract:
+        """Refuse the terms that the recipient suggests; those in force stay.
+
+        Raises:
+            InvalidArgumentError: it suggests none, or others than this object shows.
+            UnknownContractError: the contract was revoked.
+        """
+        from streamstate.sharing.contracts import Contracts
+
+        return Contracts(self._layout).refuse(self)
 
     def profile(
         self,
@@ -184,28 +212,45 @@ class Contract:
         return EXPIRED if self.terms.until is not None and datetime.now(UTC) >= self.terms.until else ACTIVE
 
     def __repr__(self) -> str:
-        tables = ", ".join(
-            f"{table.name} ({', '.join(table.columns)}{f' where {table.where}' if table.where else ''})"
-            for table in self.terms.tables
-        )
+        from streamstate.sharing.contract_list import granted_text, suggested_texts
+
+        tables = ", ".join(map(granted_text, self.terms.tables))
         more = [f"from epoch {self.terms.since}" if self.terms.since else ""]
         more += [f"until {self.terms.until:%Y-%m-%d %H:%M %Z}" if self.terms.until else ""]
-        more += [f"suggested: {self.suggested.to_json()}" if self.suggested else ""]
+        more += [f"suggested: {'; '.join(suggested_texts(self))}" if suggested_texts(self) else ""]
         ends = "".join(f", {text}" for text in more if text)
         return f"<Contract {self.name} with {self.to}, {self.state}, version {self.version}: {tables}{ends}>"
+
+    def _repr_html_(self) -> str:
+        from streamstate.sharing.contract_list import ContractList
+
+        return ContractList([self], self.layout)._repr_html_()
 
 
 def contracts_of(rows: Sequence[ContractRow], layout: Layout | None = None) -> dict[tuple[str, str], Contract]:
     """Return the contracts that rows describe, by recipient and name, in the order of their first rows."""
     found: dict[tuple[str, str], Contract] = {}
     for row in rows:
-        key, terms = (row.to, row.name), None if row.terms is None else Terms.from_json(row.terms)
+        key = row.to, row.name
         known = found.get(key)
-        if row.kind in ("offer", "accept") and terms is not None:
+        if row.kind in ("offer", "accept") and row.terms is not None:
             version = 1 if known is None else known.version + 1
-            found[key] = Contract(row.name, row.to, version, terms, at=row.at, layout=layout)
-        elif known is not None and row.kind == "suggest":
-            found[key] = replace(known, suggested=terms)
+            suggestion = _answered(known, ACCEPTED if row.kind == "accept" else COUNTERED)
+            terms = Terms.from_json(row.terms)
+            found[key] = Contract(row.name, row.to, version, terms, suggestion, at=row.at, layout=layout)
+        elif known is not None and row.kind == "suggest" and row.terms is not None:
+            before = known.suggestion
+            replaced = before.replaced + 1 if before is not None and before.is_open else 0
+            asked = PartialTerms.from_json(row.terms)
+            found[key] = replace(known, suggestion=Suggestion(asked, number=row.number, replaced=replaced, at=row.at))
+        elif known is not None and row.kind == "refuse":
+            found[key] = replace(known, suggestion=_answered(known, REFUSED))
         elif known is not None and row.kind == "revoke":
-            found[key] = replace(known, suggested=None, revoked_at=row.at)
+            found[key] = replace(known, suggestion=_answered(known, REFUSED), revoked_at=row.at)
     return found
+
+
+def _answered(known: Contract | None, state: str) -> Suggestion | None:
+    """Return a contract's suggestion, with the answer if it is open."""
+    found = None if known is None else known.suggestion
+    return found if found is None or not found.is_open else replace(found, state=state)

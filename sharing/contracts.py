@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamstate.errors import InvalidArgumentError, UnknownColumnError, UnknownContractError, choices
+from streamstate.errors import InvalidArgumentError, UnknownColumnError, UnknownContractError, choices, worded
 from streamstate.sharing.contract import (
     ACTIVE,
     REVOKED,
@@ -19,6 +19,7 @@ from streamstate.sharing.contract import (
     Terms,
     contracts_of,
 )
+from streamstate.sharing.suggestion import PartialTerms, Suggestion
 from streamstate.snapshots.calls.checks import duration, positive_duration, whole_number
 from streamstate.snapshots.store.layout import TIME, Layout
 from streamstate.snapshots.store.names import is_name
@@ -26,7 +27,10 @@ from streamstate.snapshots.store.numbered_table import NumberedTable
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.results.results import RESULT, results_shown
 from streamstate.state_inspect.snapshot import Snapshot
+from streamstate.state_inspect.store import Store
 
+MOST_OPEN = 10
+"""Suggestions that a recipient can make for a contract before one is answered: each is a row of the store."""
 _ROWS = pa.schema(
     [
         ("number", pa.int64()),
@@ -73,29 +77,42 @@ class Contracts(NumberedTable[ContractRow]):
         """Put terms into force at once: those of a new contract, or others than it had so far."""
         return self._changed(name, to, lambda _known: ContractRow(name, to, "offer", terms.to_json()))
 
-    def suggest(self, name: str, to: str, terms: Terms) -> Contract:
-        """Note the terms that the recipient suggests instead; they are in force once they are accepted."""
+    def suggest(self, name: str, to: str, terms: PartialTerms) -> Contract:
+        """Note the terms that the recipient suggests instead; they are in force once they are accepted.
 
-        def made(known: Contract | None) -> ContractRow:
-            _check_open(known, name, to)
+        Raises:
+            UnknownContractError: there is no such contract in force.
+            InvalidArgumentError: so many are open already that no more are noted.
+        """
+
+        def made(known: Contract | None) -> ContractRow | None:
+            last = _in_force(known, name, to).suggestion
+            if last is not None and last.is_open:
+                if last.terms == terms:
+                    return None
+                if last.replaced + 1 >= MOST_OPEN:
+                    raise InvalidArgumentError(f"{MOST_OPEN} suggestions are not answered yet.")
             return ContractRow(name, to, "suggest", terms.to_json())
 
         return self._changed(name, to, made)
 
-    def accept(self, name: str, to: str) -> Contract:
-        """Put the suggested terms into force.
+    def accept(self, seen: Contract) -> Contract:
+        """Put the suggested terms into force, if they are those that were seen; see :meth:`Contract.accept`."""
+        key = seen.to, seen.name
+        suggested = _seen(contracts_of(self.rows()).get(key), seen).terms
+        history = Store(self._layout.root, self._layout.options)[seen.terms.query]
+        return self._answer(seen, "accept", terms_of(history, **_overlaid(seen.terms, suggested)).to_json())
 
-        Raises:
-            InvalidArgumentError: nothing is suggested.
-        """
+    def refuse(self, seen: Contract) -> Contract:
+        """Refuse the suggested terms, if they are those that were seen; see :meth:`Contract.refuse`."""
+        return self._answer(seen, "refuse")
 
+    def _answer(self, seen: Contract, kind: str, terms: str | None = None) -> Contract:
         def made(known: Contract | None) -> ContractRow:
-            suggested = _check_open(known, name, to).suggested
-            if suggested is None:
-                raise InvalidArgumentError(f"{to} suggests no other terms for {name}.")
-            return ContractRow(name, to, "accept", suggested.to_json())
+            _seen(known, seen)
+            return ContractRow(seen.name, seen.to, kind, terms)
 
-        return self._changed(name, to, made)
+        return self._changed(seen.name, seen.to, made)
 
     def revoke(self, name: str, to: str | None = None) -> Contract:
         """End a contract at once; what was read stays with the recipient.
@@ -121,33 +138,62 @@ class Contracts(NumberedTable[ContractRow]):
         return asdict(row)
 
 
-def _check_open(known: Contract | None, name: str, to: str) -> Contract:
+def _in_force(known: Contract | None, name: str, to: str) -> Contract:
     if known is None or known.state == REVOKED:
         raise UnknownContractError(f"There is no contract {name} with {to} in force.")
     return known
 
 
-def publish(
-    history: History,
-    to: str,
-    *,
-    name: str | None = None,
-    tables: Sequence[str] | str | None = None,
-    columns: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
-    where: Mapping[str, str] | str | None = None,
-    result: bool | None = None,
-    since: int | None = None,
-    until: datetime | timedelta | str | None = None,
-    freshness: float | str | timedelta | None = None,
-    keep: float | str | timedelta | None = None,
-    price: float | None = None,
-) -> Contract:
+def _seen(known: Contract | None, seen: Contract) -> Suggestion:
+    """Return the open suggestion of a contract; raise if it is not the one that was seen."""
+    found = _in_force(known, seen.name, seen.to).suggestion
+    if found is None or not found.is_open:
+        raise InvalidArgumentError(f"{seen.to} suggests no other terms for {seen.name}.")
+    if seen.suggestion is None or seen.suggestion.number != found.number:
+        again = worded("Read store.contracts() again.", command="Look at the contract again: streamstate share show.")
+        raise InvalidArgumentError(f"{seen.to} suggests other terms for {seen.name} than you have seen.\n{again}")
+    return found
+
+
+def _overlaid(terms: Terms, suggested: PartialTerms) -> dict[str, Any]:
+    """Return the arguments of :func:`terms_of` for terms of which a part is replaced."""
+    columns, where = suggested.columns or {}, suggested.where or {}
+    granted = {table.name: table for table in terms.tables}
+    names = suggested.tables or tuple(dict.fromkeys([*granted, *columns, *where]))
+    kept = [granted[name] for name in names if name in granted]
+    others = ("since", "until", "freshness", "keep", "price")
+    return {
+        "tables": names,
+        "columns": {table.name: table.columns for table in kept} | dict(columns),
+        "where": {table.name: table.where for table in kept} | dict(where),
+        **{name: getattr(terms if getattr(suggested, name) is None else suggested, name) for name in others},
+    }
+
+
+def publish(history: History, to: str, *, name: str | None = None, **terms: Any) -> Contract:
     """Grant a query's state to a recipient; see :meth:`streamstate.reports.History.publish`."""
     for what, text in (("to", to), ("name", history.name if name is None else name)):
         if not is_name(text):
             raise InvalidArgumentError(
                 f"Invalid {what}={text!r}: expected letters, digits, '-' and '_', as in 'partner'."
             )
+    return Contracts(history.recorded.layout).offer(name or history.name, to, terms_of(history, **terms))
+
+
+def terms_of(
+    history: History,
+    *,
+    tables: Sequence[str] | str | None = None,
+    columns: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
+    where: Mapping[str, str | None] | str | None = None,
+    result: bool | None = None,
+    since: int | None = None,
+    until: datetime | timedelta | str | None = None,
+    freshness: float | str | timedelta | None = None,
+    keep: float | str | timedelta | None = None,
+    price: float | None = None,
+) -> Terms:
+    """Return terms that fit a query's tables; see :meth:`streamstate.reports.History.publish`."""
     snapshot = history.live()
     names = _chosen(history, snapshot, tables, result=result)
     granted = tuple(_granted(snapshot, name, _of(columns, name, names), _of(where, name, names)) for name in names)
@@ -155,16 +201,16 @@ def publish(
         whole_number(since, "since", least=0)
     if price is not None and price < 0:
         raise InvalidArgumentError(f"Invalid price={price!r}: expected the price of a million rows, at least 0.")
-    terms = Terms(
+    ended, fresh, kept = limits_of(until, freshness, keep)
+    return Terms(
         history.name,
         granted,
         since=0 if since is None else since,
-        until=_until(until),
-        freshness=_seconds(freshness, "freshness"),
-        keep=_seconds(keep, "keep"),
+        until=ended,
+        freshness=fresh,
+        keep=kept,
         price=price,
     )
-    return Contracts(history.recorded.layout).offer(name or history.name, to, terms)
 
 
 def _chosen(
@@ -211,6 +257,19 @@ def _granted(snapshot: Snapshot, name: str, columns: Sequence[str] | None, where
     if where is not None:
         table.count(where=where)  # raises if it is no condition on the table's columns
     return GrantedTable(name, tuple(column for column in schema.names if column in chosen), where)
+
+
+def limits_of(
+    until: datetime | timedelta | str | None,
+    freshness: float | str | timedelta | None,
+    keep: float | str | timedelta | None,
+) -> tuple[datetime | None, float | None, float | None]:
+    """Return the end of a contract, and the seconds of its freshness and for which it grants an epoch.
+
+    Raises:
+        InvalidArgumentError: one of them is invalid.
+    """
+    return _until(until), _seconds(freshness, "freshness"), _seconds(keep, "keep")
 
 
 def _until(until: datetime | timedelta | str | None) -> datetime | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -109,3 +110,36 @@ def usage(layout: Layout) -> pd.DataFrame:
     }
     price = [prices.get((row.recipient, row.contract)) or 0.0 for row in frame.itertuples()]
     return frame.assign(cost=frame["rows"] * pd.Series(price, index=frame.index, dtype="float64") / 1e6)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read by a contract.
+
+    Attributes:
+        rows: the rows that were handed out, in all.
+        epochs: the number of epochs that they are of.
+        newest: the newest of these.
+        at: when something was read last, as the server noted it.
+        cost: what the rows cost.
+    """
+
+    rows: int = 0
+    epochs: int = 0
+    newest: int | None = None
+    at: datetime | None = None
+    cost: float = 0.0
+
+
+def readings(layout: Layout, *, by: Sequence[str]) -> dict[tuple[Any, ...], Reading]:
+    """Return what was read, by some columns of :func:`usage`, such as ``recipient`` and ``contract``."""
+    return {
+        key: Reading(
+            int(found["rows"].sum()),
+            int(found["epoch"].nunique()),
+            int(found["epoch"].max()),
+            found["at"].max().to_pydatetime(),
+            round(float(found["cost"].sum()), 9),
+        )
+        for key, found in usage(layout).groupby([*by])
+    }

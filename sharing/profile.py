@@ -81,17 +81,24 @@ class ShareClient:
         found = self._asked(_path(parts), arguments)
         return [json.loads(line) for line in found.splitlines() if line]
 
+    def terms(self, share: str, suggested: str | None = None) -> bytes:
+        """Return the server's answer about the terms of a share, after suggesting others, as JSON, if any are given."""
+        return self._asked(_path(("shares", share, "terms")), {}, suggested)
+
     def file(self, url: str) -> bytes:
         """Return the content of a file by its link."""
         return self._read(Request(url), "a shared file")  # noqa: S310 (checked below)
 
-    def _asked(self, path: str, arguments: Mapping[str, object]) -> bytes:
+    def _asked(self, path: str, arguments: Mapping[str, object], body: str | None = None) -> bytes:
         url = f"{self.profile.endpoint}/{path}{f'?{urlencode(arguments)}' if arguments else ''}"
         headers = {
             "Authorization": f"Bearer {self.profile.token}",
             CAPABILITIES: "responseformat=delta,parquet;streamstate=1",
         }
-        return self._read(Request(url, headers=headers), path)  # noqa: S310 (the profile's)
+        data = None if body is None else body.encode()
+        if data is not None:
+            headers["Content-Type"] = "application/json; charset=utf-8"
+        return self._read(Request(url, data=data, headers=headers), path)  # noqa: S310 (the profile's)
 
     def _read(self, request: Request, what: str) -> bytes:
         if urlsplit(request.full_url).scheme not in ("http", "https"):

@@ -1,4 +1,6 @@
-"""The server of the Delta Sharing protocol, on tornado: it reads the store, and writes nothing but what it hands out.
+"""The server of the Delta Sharing protocol, on tornado: it reads the store.
+
+It writes what it hands out, what was read, and what recipients suggest.
 
 Source: https://github.com/delta-io/delta-sharing/blob/main/PROTOCOL.md
 """
@@ -46,6 +48,7 @@ from streamstate.sharing.protocol import (
 from streamstate.sharing.recipients import Recipients
 from streamstate.sharing.shared_files import SharedFile, SharedFiles
 from streamstate.sharing.shares import SharedTable, Shares
+from streamstate.sharing.suggestions import terms_answer
 from streamstate.state_inspect.store import Store
 
 ENDPOINT = "/delta-sharing"
@@ -215,6 +218,22 @@ class _Lists(_Api):
         start = number(self.argument("pageToken") or 0, "pageToken")
         found: dict[str, Any] = {"items": items[start : start + size]}
         return found | ({"nextPageToken": str(start + size)} if size > 0 and start + size < len(items) else {})
+
+
+class _Terms(_Api):
+    """The terms of a share, and others that its recipient suggests."""
+
+    async def get(self, share: str) -> None:
+        await self._answer(share, None)
+
+    async def post(self, share: str) -> None:
+        await self._answer(share, self.request.body)
+
+    async def _answer(self, share: str, body: bytes | None) -> None:
+        found = await self.answered(lambda: terms_answer(self.served.shares, self.recipient(), share, body))
+        if found is not None:
+            self.set_header("Content-Type", "application/json; charset=utf-8")
+            self.finish(found)
 
 
 class _Table(_Api):
@@ -531,6 +550,7 @@ def _application(served: _Served) -> Application:
             (f"{ENDPOINT}/shares/{part}", _Lists, given),
             (f"{ENDPOINT}/shares/{part}/(schemas|all-tables)", _Lists, given),
             (f"{ENDPOINT}/shares/{part}/(schemas)/{part}/tables", _Lists, given),
+            (f"{ENDPOINT}/shares/{part}/terms", _Terms, given),
             (table, _Table, given),
             (f"{ENDPOINT}/files/([A-Za-z0-9_-]+)\\.parquet", _Files, given),
         ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,10 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import Schema
 
-from streamstate.errors import ShareError, StreamStateError
+from streamstate.errors import InvalidArgumentError, ShareError, StreamStateError, UnknownContractError, choices
+from streamstate.sharing.agreed_terms import AgreedTerms
+from streamstate.sharing.contracts import limits_of
 from streamstate.sharing.granted_view import CHANGE_TYPE
 from streamstate.sharing.profile import Profile, ShareClient
 from streamstate.sharing.replica import COPY, EpochChanges, Replica
+from streamstate.sharing.suggestion import partial_terms
 from streamstate.snapshots.calls.checks import positive_duration
 from streamstate.snapshots.calls.progress_callback import report_progress
 from streamstate.snapshots.checkpoint.server_copy import cache_folder
@@ -110,6 +113,99 @@ class SharedStore(Store):
         """
         return Following(self, every, late)
 
+    def terms(self, name: str | None = None) -> AgreedTerms:
+        """Ask the server for the terms of a share, and what became of the newest suggestion.
+
+        Args:
+            name: the query's name here, or the share's; it may be left out if there is one share only.
+
+        Raises:
+            UnknownContractError: there is no such share any more.
+            InvalidArgumentError: there are several shares, and none is named.
+            ShareError: the server cannot be reached, or refuses.
+
+        Example:
+            >>> from streamstate.sharing import serve
+            >>> contract = store["delays"].publish("partner", columns=["carrier", "max_delay"], freshness="5m")
+            >>> with serve("store", port=0) as server:
+            ...     theirs = ss.open_share(contract.profile(server.url), cache="theirs")
+            ...     theirs.terms().terms.freshness
+            300.0
+        """
+        return AgreedTerms.from_json(self._client.terms(self._share_of(name)))
+
+    def suggest(
+        self,
+        name: str | None = None,
+        *,
+        tables: Sequence[str] | None = None,
+        columns: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
+        where: Mapping[str, str] | str | None = None,
+        since: int | None = None,
+        until: datetime | timedelta | str | None = None,
+        freshness: float | str | timedelta | None = None,
+        keep: float | str | timedelta | None = None,
+        price: float | None = None,
+    ) -> AgreedTerms:
+        """Suggest other terms to whoever shares, who accepts or refuses them. Until then those in force stay.
+
+        What is left out stays as it is. A suggestion may ask for more than is granted: whether there are such columns,
+        the answer does not tell. It takes the place of an open one.
+
+        Args:
+            name: as for :meth:`terms`.
+            tables: the tables to grant; by default those that are granted, and those that the next two name.
+            columns: the columns to grant; of several tables, by table.
+            where: a condition on the granted rows; of several tables, by table.
+            since: the first epoch to grant.
+            until: when the contract is to end: a time with its zone, or a span such as ``"30d"``.
+            freshness: the seconds after its commit within which an epoch is to be visible, or ``"5m"``.
+            keep: for how long after its commit an epoch is to be granted, such as ``"30d"``.
+            price: the price of a million rows.
+
+        Returns:
+            The terms in force, with the suggestion.
+
+        Raises:
+            InvalidArgumentError: an argument is invalid, or none is given.
+            UnknownContractError: there is no such share any more.
+            ShareError: the server cannot be reached or refuses, such as when ten suggestions are not answered yet.
+
+        Example:
+            >>> from streamstate.sharing import serve
+            >>> contract = store["delays"].publish("partner", columns=["carrier", "max_delay"])
+            >>> with serve("store", port=0) as server:
+            ...     theirs = ss.open_share(contract.profile(server.url), cache="theirs")
+            ...     theirs.suggest("delays", columns=["carrier", "origin", "max_delay"], price=2).suggestion.state
+            'open'
+        """
+        share = self._share_of(name)
+        names = [item["name"] for item in self._client.items("shares", share, "all-tables")]
+        ended, fresh, kept = limits_of(until, freshness, keep)
+        asked = {
+            "tables": None if tables is None else [_shared_name(table, names) for table in tables],
+            "columns": _by_table(columns, names, "columns"),
+            "where": _by_table(where, names, "where"),
+            "since": since,
+            "until": None if ended is None else ended.isoformat(),
+            "freshness": fresh,
+            "keep": kept,
+            "price": price,
+        }
+        return AgreedTerms.from_json(self._client.terms(share, partial_terms(asked).to_json()))
+
+    def _share_of(self, name: str | None) -> str:
+        """Return the share of a query here; shares that have no copy yet go by their own names."""
+        shares = [str(item["name"]) for item in self._client.items("shares")]
+        if name is None and len(shares) != 1:
+            raise InvalidArgumentError(f"{len(shares)} shares are open: name one.\nShares: {choices(shares)}.")
+        prefix = f"{self.profile.endpoint}#"
+        sources = {branch.name: branch.query_id for branch in self._lineage.branches()}
+        share = shares[0] if name is None else sources.get(name, name).removeprefix(prefix)
+        if share not in shares:
+            raise UnknownContractError(f"{name} is not shared, or no longer.\nShares: {choices(shares)}.")
+        return share
+
     def _refresh_share(self, share: str) -> None:
         items = self._client.items("shares", share, "all-tables")
         if not items:
@@ -189,6 +285,29 @@ def _own_name(table: str) -> str:
     """Return the name of a shared table here: rows of a result are plain rows, since their query is elsewhere."""
     state, _, last = table.rpartition(".")
     return "_".join(filter(None, (state, ROWS))) if last == RESULT else table
+
+
+def _shared_name(table: str, names: Sequence[str]) -> str:
+    """Return a table's name where it is shared, given that or its name here.
+
+    Example:
+        >>> _shared_name("rows", ["op0", "result"]), _shared_name("op0", ["op0", "result"])
+        ('result', 'op0')
+    """
+    return next((name for name in names if _own_name(name) == table), table)
+
+
+def _by_table(given: Any, names: Sequence[str], argument: str) -> dict[str, Any] | None:
+    """Return what an argument says of each table; of a table alone, it need not name it."""
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        return {_shared_name(table, names): value for table, value in given.items()}
+    if len(names) != 1:
+        raise InvalidArgumentError(
+            f"{len(names)} tables are shared: pass {argument}= as a mapping by table.\nTables: {choices(names)}."
+        )
+    return {names[0]: given}
 
 
 def _link(line: Mapping[str, Any]) -> tuple[int, str] | None:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from streamstate.errors import InvalidArgumentError, UnknownContractError
 from streamstate.sharing.contract import ACTIVE, Contract, GrantedTable
 from streamstate.sharing.contracts import Contracts
 from streamstate.sharing.protocol import AskedError
+from streamstate.sharing.suggestion import PartialTerms
 from streamstate.state_inspect.history import History
 
 _NOT_THERE = "There is no such share, schema or table."
@@ -124,3 +126,16 @@ class Shares:
         """Return the names of all granted views."""
         active = [contract for contract in self._contracts.all() if contract.state == ACTIVE]
         return {contract.terms.grant(table) for contract in active for table in contract.terms.tables}
+
+    def suggest(self, contract: Contract, terms: PartialTerms) -> Contract:
+        """Note other terms that a recipient suggests for a share.
+
+        Raises:
+            AskedError: the contract has ended, or too many suggestions are not answered.
+        """
+        try:
+            return self._contracts.suggest(contract.name, contract.to, terms)
+        except UnknownContractError as error:
+            raise AskedError(404, _NOT_THERE) from error
+        except InvalidArgumentError as error:
+            raise AskedError(429, str(error)) from error

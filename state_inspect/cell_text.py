@@ -172,7 +172,7 @@ def _short_window(start: dt.datetime, end: dt.datetime) -> str:
         '2013-01-01 05:00 +1d'
     """
     local = _local(start).replace(tzinfo=None)
-    return f"{local.isoformat(' ', _precision(local, 'minutes'))} +{_length(end - start)}"
+    return f"{local.isoformat(' ', _precision(local, 'minutes'))} +{span_text(end - start)}"
 
 
 def _whole_window(start: dt.datetime, end: dt.datetime) -> str:
@@ -190,11 +190,11 @@ def _whole_window(start: dt.datetime, end: dt.datetime) -> str:
     return f"{first} – {last.removeprefix(f'{day} ')}"
 
 
-def _length(span: dt.timedelta) -> str:
+def span_text(span: dt.timedelta) -> str:
     """Return a length of time in its units.
 
     Example:
-        >>> _length(dt.timedelta(days=1)), _length(dt.timedelta(minutes=90)), _length(dt.timedelta(seconds=0.5))
+        >>> span_text(dt.timedelta(days=1)), span_text(dt.timedelta(minutes=90)), span_text(dt.timedelta(seconds=0.5))
         ('1d', '1h 30min', '0.5s')
     """
     minutes, seconds = divmod(span, dt.timedelta(minutes=1))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
-    from streamstate.sharing.contract import Contract
+    from streamstate.sharing.contract_list import ContractList
     from streamstate.state_inspect.store_facts import KnownFacts
 
 
@@ -98,17 +98,21 @@ class Store:
         self._known = self._known or KnownFacts()
         return overview_frame(StoreFacts(self, self._known).listed(advised=True))
 
-    def contracts(self) -> list[Contract]:
+    def contracts(self) -> ContractList:
         """Return the contracts by which the store grants state to others, those that have ended too.
+
+        A notebook shows the list as a table: what is granted to whom, until when, how fresh, and at which price; what
+        the recipient suggests instead; and how much it has read, up to which epoch, and when last.
 
         Example:
             >>> contract = store["delays"].publish("partner")
             >>> [(contract.name, contract.to, contract.state) for contract in store.contracts()]
             [('delays', 'partner', 'active')]
         """
+        from streamstate.sharing.contract_list import ContractList
         from streamstate.sharing.contracts import Contracts
 
-        return Contracts(self._layout).all()
+        return ContractList(Contracts(self._layout).all(), self._layout)
 
     def usage(self) -> pd.DataFrame:
         """Return what was granted to others: a row for each recipient, table, epoch and kind of file.

@@ -100,8 +100,9 @@ PAGES = {
         "Contracts, the server, and what others share. All but ``open_share``, ``shared_frame`` and ``sql`` are in"
         " ``streamstate.sharing``.",
         (
-            *("Contract", "Terms", "GrantedTable", "serve", "ShareServer", "Limits"),
-            *("open_share", "SharedStore", "Following", "Freshness", "shared_frame", "SharedFrame", "sql"),
+            *("ContractList", "Contract", "Terms", "GrantedTable", "Suggestion", "PartialTerms"),
+            *("serve", "ShareServer", "Limits", "open_share", "SharedStore", "AgreedTerms", "Following", "Freshness"),
+            *("shared_frame", "SharedFrame", "sql"),
         ),
     ),
     "reports": Page(

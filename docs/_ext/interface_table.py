@@ -22,7 +22,7 @@ PYTHON = (
     *("History.epochs", "History.live", "History.at", "History.key_history", "History.diff", "History.why"),
     *("History.inputs", "History.late", "History.load", "History.why_policy", "History.advise", "History.describe"),
     *("History.retain", "History.compact", "History.export", "Snapshot.restore"),
-    *("History.publish", "Store.contracts", "Store.usage", "open_share", "shared_frame", "sql"),
+    *("History.publish", "Store.contracts", "Store.usage", "open_share", "shared_frame", "SharedStore.suggest", "sql"),
     "sharing.serve",
     *("session", "start", "Running", "Running.status", "Running.wait", "Running.stop", "Running.restart"),
     *("Running.supervise", "Running.standby", "Running.hand_over", "Running.policy"),

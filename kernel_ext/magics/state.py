@@ -10,12 +10,12 @@ from streamstate.magics.magic import Magic
 from streamstate.magics.notebook_context import NotebookContext
 from streamstate.magics.progress import loading
 from streamstate.magics.state_inputs import INPUTS, LATE, WHY, WHY_POLICY
-from streamstate.magics.state_publish import PUBLISH
+from streamstate.magics.state_publish import CONTRACTS, PUBLISH
 from streamstate.magics.state_rows import AT, DIFF, KEY, shown_table, split
 from streamstate.magics.state_serve import SERVE
 from streamstate.magics.state_views import DASHBOARD, LOAD, SAVE, TIMELINE
 
-_VERBS = (AT, KEY, DIFF, WHY, INPUTS, LATE, LOAD, WHY_POLICY, TIMELINE, DASHBOARD, SAVE, SERVE, PUBLISH)
+_VERBS = (AT, KEY, DIFF, WHY, INPUTS, LATE, LOAD, WHY_POLICY, TIMELINE, DASHBOARD, SAVE, SERVE, PUBLISH, CONTRACTS)
 
 
 def _parser() -> MagicParser:
@@ -39,6 +39,7 @@ def _parser() -> MagicParser:
         "  %state delays why-policy 12\n"
         "  %state delays timeline\n"
         "  %state delays publish --to partner --where \"origin = 'JFK'\"\n"
+        "  %state contracts                  (of all queries)\n"
         '  late = %state delays at 12 --where "max > 60"',
     )
     parser.add("name", metavar="NAME[.TABLE]", nargs="?", completes="relation", help="a query, or one of its tables")

@@ -19,7 +19,7 @@ from streamstate.magics import completion_values
 
 STATE_VERBS = [
     *("at", "key", "diff", "why", "inputs", "late", "load", "why-policy", "timeline", "dashboard", "save", "serve"),
-    "publish",
+    *("publish", "contracts"),
 ]
 EPOCHS = ["4", "3", "2", "1", "0", "live", "live-1", "live-2", "live-3", "live-4"]
 
@@ -37,7 +37,7 @@ def reader(bare_shell: Shell, counted: tuple[Path, Path]) -> Shell:
         ("%state counts at 3 --wh|", ["--where"]),
         ("x = %state counts ti|", ["timeline"]),
         ("%state counts |", STATE_VERBS),
-        ("%state co|", ["counts"]),
+        ("%state co|", ["counts", "contracts"]),
         ("%state counts.|", ["counts.op0"]),
         ("%snapshots c|", ["counts", "compact"]),
         ("%state counts at 1|", ["1"]),
@@ -81,8 +81,8 @@ def test_words_are_completed(reader: Shell, cell: str, expected: list[str]) -> N
         ('%state counts at 4 --where "max > 1 and cou|', ["count", "count_2"]),
         ("%state counts why 1 k=k1 --sto|", ["--store", "--storage-option"]),
         ("for name in names:\n    found = %state counts di|", ["diff"]),
-        ("x = 1\n%state co|\ny = 2", ["counts"]),
-        ("self.x = %state co|", ["counts"]),
+        ("x = 1\n%state co|\ny = 2", ["counts", "contracts"]),
+        ("self.x = %state co|", ["counts", "contracts"]),
         ("%state counts \\\n   ti|", ["timeline"]),
         ("%stream wait --timeout 3 --ep|", ["--epoch"]),
         ("%stream attach x --every |", ["1", "10", "1s", "10s", "1m"]),
@@ -177,7 +177,7 @@ def test_completion_changes_nothing(reader: Shell, tmp_path: Path) -> None:
     """The store in use stays the same."""
     write(tmp_path / "other", [{"a": 1}])
     assert reader.completions(f"%state q at --store {tmp_path}/other |")[0] == "0"
-    assert reader.completions("%state co|") == ["counts"]
+    assert reader.completions("%state co|") == ["counts", "contracts"]
 
 
 def test_completion_does_not_import_pyspark(tmp_path: Path) -> None:

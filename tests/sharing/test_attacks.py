@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import socket
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from urllib.error import URLError
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -89,10 +91,36 @@ _BODIES: tuple[object, ...] = (
 )
 
 
+TERMS = "/shares/q/terms"
+_SUGGESTIONS: tuple[object, ...] = (
+    *(b"", b"{", b"[]", b"null", b"1", b'"x"', b"\xff\xfe", b"[" * 9_000, b"{}", b'{"price": ' + b"9" * 400 + b"}"),
+    *(b'{"price": NaN}', b'{"keep": Infinity}', b'{"columns": {"op0": ["\\ud800"]}}'),
+    *(
+        {"tables": value}
+        for value in _as_objects("op0", [], [1], [""], ["a\nb"], ["\x1b[2J"], ["\u202e"], ["x" * 201], {"op0": 1})
+    ),
+    *({"columns": value} for value in _as_objects(["value"], {}, {"op0": []}, {"op0": "value"}, {"": ["value"]}, 1)),
+    *(
+        {"where": value}
+        for value in _as_objects("value > 1", {"op0": ""}, {"op0": "1 +"}, {"op0": "read_csv('x')"}, {"op0": None})
+    ),
+    *({"where": {"op0": text}} for text in ("1); DROP TABLE x; --", "(SELECT 1)", "(" * 2000, "x" * 4001, "a\x1b[2J")),
+    *({"since": value} for value in _as_objects(-1, 1.5, True, "3", 2**63, [])),
+    *({"until": value} for value in _as_objects("soon", "2030-01-01", 3, "9999-12-31T23:59:59-12:00", "x" * 5000)),
+    *({"freshness": value} for value in _as_objects(0, -1, "5m", True, 10**300, [])),
+    *({"keep": value} for value in _as_objects(0, 10**12, None)),
+    *({"price": value} for value in _as_objects(-1, "2", 1e300, True)),
+    *({name: "x"} for name in ("to", "name", "kind", "version", "query", "state", "__class__", "a" * 5000)),
+    *({"columns": {"op0": ["value"]}, "to": "other"}, {"price": 1, "terms": {}}),
+)
+"""What is no suggestion."""
+
+
 def paths() -> Iterator[str]:
     """Paths of tables and lists that are not shared."""
     for text in _TEXTS:
         yield f"/shares/{text}"
+        yield f"/shares/{text}/terms"
         yield f"/shares/{text}/schemas/q/tables/op0/version"
         yield f"/shares/q/schemas/{text}/tables/op0/metadata"
         yield f"/shares/q/schemas/q/tables/{text}/version"
@@ -227,6 +255,47 @@ def test_what_is_no_http(partner: Partner, content: bytes) -> None:
             answer = b""
     assert not answer or answer.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4"))
     assert partner.ask("/shares").status == 200
+
+
+def test_what_is_no_suggestion(store: Store, partner: Partner) -> None:
+    """It is refused, however large or odd; nothing is written, and the terms stay."""
+    before, terms = in_store(store), partner.ask(TERMS).content
+    for asked in _SUGGESTIONS:
+        content = asked if isinstance(asked, bytes) else json.dumps(asked).encode()
+        answer = partner.ask(TERMS, content)
+        assert answer.status == 400, content[:80]
+        assert b"Traceback" not in answer.content
+    assert partner.ask(TERMS, b'{"price": 1' + b" " * 10_000 + b"}").status == 413
+    for size in (100_001, 10_000_000):  # the server may close the connection before all is sent
+        with contextlib.suppress(URLError, ConnectionError):
+            assert 400 <= partner.ask(TERMS, b" " * size).status < 500
+    assert partner.ask(TERMS).content == terms
+    assert in_store(store) == before
+
+
+def test_suggestions_for_what_is_not_ones_own(store: Store, partner: Partner) -> None:
+    """Contracts of others, revoked ones and unknown ones are answered alike, and nothing is written."""
+    store["q"].publish("other", name="secret", columns=["key"])
+    store["q"].publish("partner", name="old").revoke()
+    body, before = b'{"price": 1}', in_store(store)
+    names = ("secret", "old", "nowhere", "q%2f..%2fsecret", "secret%00", "*", "_sharing")
+    answers = [partner.ask(f"/shares/{name}/terms", asked) for name in names for asked in (body, None)]
+    assert {(answer.status, answer.content) for answer in answers} == {(404, answers[0].content)}
+    tokens = ("", "Bearer x", f"Basic {partner.token}")
+    assert {partner.ask(TERMS, body, Authorization=token).status for token in tokens} == {401}
+    assert in_store(store) == before
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "HEAD"])
+def test_other_methods_for_terms(store: Store, partner: Partner, method: str) -> None:
+    """A suggestion is made with POST only."""
+    before, found = in_store(store), urlsplit(partner.server.url)
+    connection = HTTPConnection(found.hostname or "", found.port, timeout=10)
+    headers = {"Authorization": f"Bearer {partner.token}"}
+    connection.request(method, f"{found.path}{TERMS}", b'{"price": 1}', headers)
+    assert connection.getresponse().status == 405
+    connection.close()
+    assert in_store(store) == before
 
 
 def test_one_recipient_sees_nothing_of_another(store: Store, partner: Partner) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Thread
 from typing import Any
@@ -32,22 +31,6 @@ def test_a_contract_and_its_changes(store: Store) -> None:
     assert again.revoke().state == "revoked"
     assert [contract.state for contract in store.contracts()] == ["revoked", "active"]
     assert "q with partner, revoked, version 2: op0 (value)" in repr(store.contracts()[0])
-
-
-def test_suggested_terms(store: Store) -> None:
-    """The recipient suggests, the store accepts; nothing changes before."""
-    contract = store["q"].publish("partner")
-    with pytest.raises(InvalidArgumentError, match="suggests no other terms"):
-        contract.accept()
-    wanted = replace(contract.terms, freshness=10.0)
-    suggested = Contracts(store.layout).suggest("q", "partner", wanted)
-    assert (suggested.terms, suggested.suggested) == (contract.terms, wanted)
-    accepted = suggested.accept()
-    assert (accepted.terms, accepted.suggested, accepted.version) == (wanted, None, 2)
-    contract.revoke()
-    for change in (contract.accept, lambda: Contracts(store.layout).suggest("q", "partner", wanted)):
-        with pytest.raises(UnknownContractError, match="no contract q with partner in force"):
-            change()
 
 
 def test_terms_as_text(store: Store) -> None:

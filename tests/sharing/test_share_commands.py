@@ -13,6 +13,9 @@ from notebook_shell import Shell, bare_shell  # noqa: F401 (a fixture)
 
 import streamstate as ss
 from streamstate.command_line import main
+from streamstate.errors import UnknownQueryError
+from streamstate.sharing import PartialTerms, serve
+from streamstate.sharing.contracts import Contracts
 from streamstate.state_inspect.store import Store
 
 
@@ -43,6 +46,38 @@ def test_a_share_from_a_terminal(store: Store, tmp_path: Path, capsys: pytest.Ca
     assert run("revoke", store.path, "q") == 0
     assert "revoked" in capsys.readouterr().out
     assert store.contracts()[0].state == "revoked"
+
+
+def test_suggestions_in_a_terminal(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who read what and when, and what is suggested; the number of a suggestion says which one is accepted."""
+    contract = store["q"].publish("partner", columns=["value"], price=2e6)
+    with serve(store, port=0) as server:
+        theirs = ss.open_share(contract.profile(server.url), cache=tmp_path / "copy")
+        theirs.suggest(columns=["key", "value"], keep="30d")
+        assert run("show", store.path, "q") == 0
+        shown = capsys.readouterr().out
+        assert "op0: + key, value" in shown
+        assert "each epoch for 30d" in shown
+        line = shown.rpartition("Accept it: streamstate share ")[2].split()
+        theirs.suggest(columns=["key", "value"])
+    assert run(*line) == 1
+    assert "The newest suggestion of partner is number 2." in capsys.readouterr().err
+    assert run("refuse", store.path, "q") == 0
+    assert run("accept", store.path, "q") == 1
+    assert "suggests no other terms" in capsys.readouterr().err
+    Contracts(store.layout).suggest("q", "partner", PartialTerms(columns={"op0": ("key",)}))
+    assert run("accept", store.path, "q", "--suggestion", 4) == 0
+    assert "version 2: op0 (key)" in capsys.readouterr().out
+    assert run("ls", store.path, "--json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert (listed["suggestion"], listed["suggested"]) == ("accepted", {"columns": {"op0": ["key"]}})
+    assert (listed["rows"], listed["epochs"], listed["newest"], listed["cost"]) == (9, 4, 4, 18)
+    assert listed["read_at"] > str(contract.at)[:10]
+    assert run("show", store.path, "q", "--json") == 0
+    [table] = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
+    assert (table["table"], table["columns"], table["rows"], table["newest"]) == ("op0", ["key"], 9, 4)
+    assert run("ls", store.path) == 0
+    assert "accepted" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -82,3 +117,7 @@ def test_the_magic(bare_shell: Shell, store: Store) -> None:
     contract = bare_shell.run("%state q.op0 publish --to partner --columns value --since 3")
     assert (contract.terms.tables[0].columns, contract.terms.since) == (("value",), 3)
     assert store.contracts() == [contract]
+    assert bare_shell.run("%state contracts") == [contract]
+    assert bare_shell.run("listed = %state q contracts") is None
+    assert "op0 (value)" in bare_shell.names["listed"]._repr_html_()
+    bare_shell.fails("%state p contracts", UnknownQueryError)
