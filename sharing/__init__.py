@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streamstate.sharing.contract import Contract as Contract
     from streamstate.sharing.contract import GrantedTable as GrantedTable
     from streamstate.sharing.contract import Terms as Terms
-    from streamstate.sharing.server import Limits as Limits
+    from streamstate.sharing.request_handler import Limits as Limits
     from streamstate.sharing.server import ShareServer as ShareServer
     from streamstate.sharing.server import serve as serve
     from streamstate.sharing.shared_store import Following as Following
