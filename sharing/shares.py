@@ -58,9 +58,9 @@ class Shares:
 
     Each request looks at the versions of the tables of contracts and recipients and of the query's manifest, so that a
     revoked contract ends at once. What follows from a version is kept until there is a newer one. With n epochs, an
-    answer takes binary searches in them, log n; a new epoch, or one that is no longer kept, costs the next request two
-    passes over columns of n numbers (a millisecond for a few hundred thousand). Contracts and tokens are parsed once a
-    version, and looked through once a request.
+    answer takes binary searches, log n. The first answer after a new epoch, or after one is no longer kept, takes some
+    passes over columns of n numbers, without an object for each epoch. Contracts and tokens are parsed once a version,
+    and each request looks through them.
 
     Args:
         contracts: its contracts.

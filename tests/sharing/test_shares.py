@@ -69,8 +69,8 @@ def test_nothing_is_read_again(store: Store, partner: Partner, reads: list[str])
     assert {*reads} == {"from_json"}
 
 
-def test_columns_that_a_query_adds(store: Store, partner: Partner) -> None:
-    """A granted column of another type is seen with the next epoch."""
+def test_a_column_of_another_type(store: Store, partner: Partner) -> None:
+    """What is kept of a table's columns ends with the next epoch."""
     assert b'"long"' in partner.ask(f"{TABLE}/metadata").content
     layout, folder = store.layout, Path(store.path.removeprefix("file://"))
     wider = synthetic.LOG.set(4, synthetic.LOG.field(4).with_type("float64"))
