@@ -241,7 +241,8 @@ def _rotate(given: argparse.Namespace, store: Store) -> None:
 
 def _serve(given: argparse.Namespace, store: Store) -> None:
     require_extra("notebook")
-    from streamstate.sharing.server import PORT, Limits, serve
+    from streamstate.sharing.request_handler import Limits
+    from streamstate.sharing.server import PORT, serve
 
     if (given.tls_cert is None) != (given.tls_key is None):
         raise InvalidArgumentError("--tls-cert and --tls-key belong together.")

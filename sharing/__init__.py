@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamstate.sharing.contract import GrantedTable as GrantedTable
     from streamstate.sharing.contract import Terms as Terms
     from streamstate.sharing.contract_list import ContractList as ContractList
-    from streamstate.sharing.server import Limits as Limits
+    from streamstate.sharing.request_handler import Limits as Limits
     from streamstate.sharing.server import ShareServer as ShareServer
     from streamstate.sharing.server import serve as serve
     from streamstate.sharing.shared_frame import SharedFrame as SharedFrame

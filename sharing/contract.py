@@ -61,14 +61,6 @@ class Terms:
         text = json.dumps([self.query, table.name, table.columns, table.where])
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def granted(self, epoch: int, committed_at: datetime | None, now: datetime) -> bool:
-        """Check that an epoch is granted at a moment."""
-        if epoch < self.since or (self.until is not None and now >= self.until):
-            return False
-        if self.keep is None:
-            return True
-        return committed_at is not None and now < committed_at + timedelta(seconds=self.keep)
-
     def to_json(self) -> str:
         """Return the terms as JSON."""
         found = asdict(self) | {"until": None if self.until is None else self.until.isoformat()}

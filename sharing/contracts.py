@@ -19,8 +19,9 @@ from streamstate.sharing.contract import (
     Terms,
     contracts_of,
 )
+from streamstate.sharing.kept import KeptByVersion
 from streamstate.sharing.suggestion import PartialTerms, Suggestion
-from streamstate.snapshots.calls.checks import duration, positive_duration, whole_number
+from streamstate.snapshots.calls.checks import duration, positive_duration, time_span, whole_number
 from streamstate.snapshots.store.layout import TIME, Layout
 from streamstate.snapshots.store.names import is_name
 from streamstate.snapshots.store.numbered_table import NumberedTable
@@ -50,10 +51,12 @@ class Contracts(NumberedTable[ContractRow]):
         description = "streamstate: what the store grants to whom"
         super().__init__(layout.sharing("contracts"), _ROWS, "contracts", description)
         self._layout = layout
+        self._contracts = KeptByVersion[list[Contract]]()
 
     def all(self) -> list[Contract]:
         """Return all contracts in the order in which they were made, those that have ended too."""
-        return list(contracts_of(self.rows(), self._layout).values())
+        rows = self.rows()
+        return list(self._contracts.of(rows, lambda: list(contracts_of(rows, self._layout).values())))
 
     def of(self, name: str, to: str | None = None) -> Contract:
         """Return a contract by its name and, if several recipients have one of that name, its recipient.
@@ -269,7 +272,8 @@ def limits_of(
     Raises:
         InvalidArgumentError: one of them is invalid.
     """
-    return _until(until), _seconds(freshness, "freshness"), _seconds(keep, "keep")
+    fresh = None if freshness is None else time_span(freshness, "freshness")
+    return _until(until), fresh, None if keep is None else time_span(keep, "keep")
 
 
 def _until(until: datetime | timedelta | str | None) -> datetime | None:
@@ -289,14 +293,3 @@ def _until(until: datetime | timedelta | str | None) -> datetime | None:
     if until is not None and until.tzinfo is None:
         raise InvalidArgumentError(f"Invalid until={until!r}: it has no time zone. Pass an aware datetime.")
     return until
-
-
-def _seconds(given: float | str | timedelta | None, name: str) -> float | None:
-    if given is None:
-        return None
-    span = duration(given) if isinstance(given, str) else given
-    if isinstance(span, (int, float)) and not isinstance(span, bool) and span > 0:
-        return float(span)
-    if isinstance(span, timedelta):
-        return positive_duration(span, f"{name}={given!r}").total_seconds()
-    raise InvalidArgumentError(f"Invalid {name}={given!r}: expected seconds above zero, or a span such as 5m or 30d.")

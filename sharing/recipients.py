@@ -7,7 +7,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from streamstate.errors import InvalidArgumentError, UnknownContractError, choices
-from streamstate.snapshots.calls.checks import duration
+from streamstate.sharing.kept import KeptByVersion
+from streamstate.snapshots.calls.checks import time_span
 from streamstate.snapshots.store.layout import TIME, Layout
 from streamstate.snapshots.store.numbered_table import NumberedTable
 
@@ -84,6 +85,7 @@ class Recipients(NumberedTable[TokenRow]):
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout.sharing("recipients"), _ROWS, "recipients", "streamstate: who may read what is shared")
+        self._tokens = KeptByVersion[dict[str, tuple[str, datetime]]]()
 
     def issue(self, recipient: str, *, lasts: timedelta = LASTS, overlap: timedelta | None = None) -> IssuedToken:
         """Issue a token; earlier ones of the recipient stay valid for the overlap (None: as long as they are)."""
@@ -126,13 +128,8 @@ class Recipients(NumberedTable[TokenRow]):
         return next(bytes.fromhex(row.token) for row in self.known if row.kind == "key")
 
     def _all(self) -> dict[str, tuple[str, datetime]]:
-        found: dict[str, tuple[str, datetime]] = {}
-        for row in self.rows():
-            if row.kind == "key":
-                continue
-            end = row.expires if row.token not in found else min(found[row.token][1], row.expires)
-            found[row.token] = row.recipient, end
-        return found
+        rows = self.rows()
+        return self._tokens.of(rows, lambda: _tokens_of(rows))
 
     def _end(self, recipient: str, at: datetime) -> None:
         """End the valid tokens of a recipient at a moment, if they do not end before."""
@@ -146,6 +143,16 @@ class Recipients(NumberedTable[TokenRow]):
 
     def _values_of(self, row: TokenRow) -> Mapping[str, Any]:
         return asdict(row)
+
+
+def _tokens_of(rows: Sequence[TokenRow]) -> dict[str, tuple[str, datetime]]:
+    """Return the recipient and the end of each token, by its digest."""
+    found: dict[str, tuple[str, datetime]] = {}
+    for row in rows:
+        if row.kind != "key":
+            end = row.expires if row.token not in found else min(found[row.token][1], row.expires)
+            found[row.token] = row.recipient, end
+    return found
 
 
 def digest(secret: str) -> str:
@@ -178,7 +185,4 @@ def issue_profile(
 
 
 def _span(given: str | timedelta, name: str) -> timedelta:
-    span = duration(given) if isinstance(given, str) else given
-    if not isinstance(span, timedelta) or span < timedelta(0):
-        raise InvalidArgumentError(f"Invalid {name}={given!r}: expected a span such as 90d, 24h or a timedelta.")
-    return span
+    return timedelta(seconds=time_span(given, name, numbers=False, zero=True))

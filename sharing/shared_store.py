@@ -12,19 +12,19 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import Schema
 
 from streamstate.errors import InvalidArgumentError, ShareError, StreamStateError, UnknownContractError, choices
 from streamstate.sharing.agreed_terms import AgreedTerms
 from streamstate.sharing.contracts import limits_of
 from streamstate.sharing.granted_view import CHANGE_TYPE
 from streamstate.sharing.profile import Profile, ShareClient
-from streamstate.sharing.replica import COPY, EpochChanges, Replica
+from streamstate.sharing.replica import CopiedTable, EpochChanges, Replica
 from streamstate.sharing.suggestion import partial_terms
+from streamstate.sharing.table_changes import TableChanges, common_epochs, terms_of
 from streamstate.snapshots.calls.checks import positive_duration
 from streamstate.snapshots.calls.progress_callback import report_progress
 from streamstate.snapshots.checkpoint.server_copy import cache_folder
-from streamstate.snapshots.checkpoint.state_tables import CHANGE, EPOCH, HASH, PARTITION
+from streamstate.snapshots.store.entries import Entry
 from streamstate.snapshots.store.layout import Layout
 from streamstate.snapshots.store.names import is_base_name, is_name
 from streamstate.snapshots.store.registry import make_store
@@ -33,8 +33,6 @@ from streamstate.state_inspect.store import Store
 
 ROWS = "rows"
 """The name of the table that has the rows of a result."""
-_OWN_COLUMNS = {EPOCH, CHANGE, PARTITION, HASH, COPY, CHANGE_TYPE, "_valid_from", "_valid_to"}
-_NOT_OURS = "The server is none of streamstate's: read it with the client of Delta Sharing, pandas or Spark."
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Freshness:
         committed_at: the commit of that, where it was made.
         asked_at: when the server answered last; None: not since the store was opened.
         promised: the seconds within which the contract promises an epoch; None: it promises nothing.
-        error: why the newest attempt failed; None: it did not.
+        error: why the newest attempt failed, or that the share has ended; None: neither.
     """
 
     name: str
@@ -82,16 +80,26 @@ class SharedStore(Store):
     def refresh(self) -> list[Freshness]:
         """Copy the epochs that are new, of every share.
 
+        If the terms of a contract have changed, the next epoch is copied whole, and earlier epochs stay as they were
+        granted. The copy of a contract that was revoked or has ended stays, and its freshness says so.
+
         Returns:
             The freshness of each query.
 
         Raises:
-            ShareError: the server cannot be reached, or refuses; what was copied stays.
+            ShareError: the server cannot be reached, or refuses; or a share has lost a column, or has another key, and
+                has to be copied to another cache. What was copied stays, and the other shares are copied.
         """
         with self._lock:
-            shares = [item["name"] for item in self._client.items("shares")]
+            shares, failed = [item["name"] for item in self._client.items("shares")], list[ShareError]()
             for share in shares:
-                self._refresh_share(share)
+                try:
+                    self._refresh_share(share)
+                except ShareError as error:  # the others are copied all the same
+                    failed.append(error)
+            self._note_ended({self._source(share) for share in shares})
+            for error in failed:
+                raise error
             return self.freshness()
 
     def freshness(self) -> list[Freshness]:
@@ -225,7 +233,7 @@ class SharedStore(Store):
 
     def _name(self, share: str, query: str) -> str:
         """Return the name of a share's query here: its own, unless another share's query has it."""
-        source = f"{self.profile.endpoint}#{share}"
+        source = self._source(share)
         taken = {name: replica.source for name, replica in self._replicas.items()}
         known = {branch.name: branch.query_id for branch in self._lineage.branches()}
         name = query if {**known, **taken}.get(query, source) == source else share
@@ -233,38 +241,50 @@ class SharedStore(Store):
             self._replicas[name] = Replica(self.layout, name, source)
         return name
 
+    def _source(self, share: str) -> str:
+        return f"{self.profile.endpoint}#{share}"
+
+    def _note_ended(self, sources: set[str]) -> None:
+        """Note as an error of each query that its share is none of those that the server has now."""
+        for branch in self._lineage.branches():
+            if branch.query_id not in sources:
+                self._errors[branch.name] = (
+                    f"{branch.name} is not shared any more: its contract was revoked or has ended."
+                )
+
     def _copy(self, share: str, query: str, tables: list[str], name: str, replica: Replica) -> bool:
         """Copy some epochs; False if there are no more."""
         newest = replica.newest
-        first, epochs = 0 if newest is None else newest + 1, dict[int, datetime]()
-        changed, schemas, keys = dict[int, dict[str, pa.Table]](), dict[str, pa.Schema](), dict[str, Any]()
-        for asked in tables:
-            table = _own_name(asked)
-            found = self._client.lines(
-                *("shares", share, "schemas", query, "tables", asked, "changes"), startingVersion=first
-            )
-            about = next((line["streamstate"] for line in found if "streamstate" in line), None)
-            if about is None:
-                raise ShareError(_NOT_OURS)
-            metadata = next(line["metaData"] for line in found if "metaData" in line)
-            text = metadata.get("deltaMetadata", metadata)["schemaString"]
-            schemas[table], keys[table] = _checked(pa.schema(Schema.from_json(text).to_arrow())), about["keys"]
-            self._promised[name] = about["freshness"]
-            there = {int(epoch): datetime.fromisoformat(at) for epoch, at in about["epochs"]}
-            # An epoch that came between the answers for two tables is copied the next time.
-            epochs = there if asked == tables[0] else {epoch: at for epoch, at in epochs.items() if epoch in there}
-            for line in found:
-                if (link := _link(line)) is not None:
-                    epoch, url = link
-                    report_progress(f"copying epoch {epoch} of {name}")
-                    read = pq.read_table(pa.BufferReader(self._client.file(url)))
-                    typed = schemas[table].append(pa.field(CHANGE_TYPE, pa.string()))
-                    changed.setdefault(epoch, {})[table] = read.select(typed.names).cast(typed)
+        answers = self._answers(share, query, tables, newest)
+        epochs, terms = common_epochs(answers), terms_of(answers)
+        before = epochs[0].before if epochs else None
+        if newest is not None and before is not None and (before, terms) != (newest.epoch, newest.run_id):
+            # The changes are not from the state that the copy has.
+            answers = self._answers(share, query, tables, newest, whole=True)
+            epochs, terms = common_epochs(answers), terms_of(answers)
+        self._promised[name] = answers[tables[0]].freshness
         if not epochs:
             return False
-        ordered = sorted(epochs)
-        replica.append([EpochChanges(epoch, epochs[epoch], changed.get(epoch, {})) for epoch in ordered], schemas, keys)
+        changes = [EpochChanges(epoch.number, epoch.at, {}) for epoch in epochs]
+        for table, answer in answers.items():
+            for change in changes:
+                if (url := answer.links.get(change.epoch)) is not None:
+                    report_progress(f"copying epoch {change.epoch} of {name}")
+                    read = pq.read_table(pa.BufferReader(self._client.file(url)))
+                    typed = answer.schema.append(pa.field(CHANGE_TYPE, pa.string()))
+                    change.tables[_own_name(table)] = read.select(typed.names).cast(typed)
+        copied = {_own_name(table): CopiedTable(answer.schema, answer.keys) for table, answer in answers.items()}
+        replica.append(changes, copied, terms, whole=epochs[0].before is None)
         return True
+
+    def _answers(
+        self, share: str, query: str, tables: list[str], newest: Entry | None, *, whole: bool = False
+    ) -> dict[str, TableChanges]:
+        """Ask for the changes of each table since the copy's newest epoch; all rows of the first epoch if ``whole``."""
+        asked: dict[str, object] = {"startingVersion": 0 if newest is None else newest.epoch + 1}
+        asked |= {"whole": 1} if whole else {}
+        parts = "shares", share, "schemas", query, "tables"
+        return {table: TableChanges.of(self._client.lines(*parts, table, "changes", **asked)) for table in tables}
 
 
 def _check_names(share: object, query: object, tables: list[object]) -> None:
@@ -272,13 +292,6 @@ def _check_names(share: object, query: object, tables: list[object]) -> None:
     fine = is_name(share) and is_name(query)
     if not fine or not all(is_base_name(table) and not table.startswith(("_", ".")) for table in tables):
         raise ShareError(f"The server names a share {share!r} of {query!r} with tables {tables!r}: these are no names.")
-
-
-def _checked(schema: pa.Schema) -> pa.Schema:
-    """Return a server's columns; raise if they have names of streamstate's own."""
-    if wrong := [name for name in schema.names if name in _OWN_COLUMNS] or len({*schema.names}) < len(schema.names):
-        raise ShareError(f"The server's columns cannot be copied: {wrong}.")
-    return schema
 
 
 def _own_name(table: str) -> str:
@@ -308,14 +321,6 @@ def _by_table(given: Any, names: Sequence[str], argument: str) -> dict[str, Any]
             f"{len(names)} tables are shared: pass {argument}= as a mapping by table.\nTables: {choices(names)}."
         )
     return {names[0]: given}
-
-
-def _link(line: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Return the epoch and the URL of a file of changes, in either format."""
-    if "cdf" in line:
-        return line["cdf"]["version"], line["cdf"]["url"]
-    single = line.get("file", {}).get("deltaSingleAction", {})
-    return (line["file"]["version"], single["cdc"]["path"]) if "cdc" in single else None
 
 
 class Refreshed(Protocol):

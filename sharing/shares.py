@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from streamstate.errors import InvalidArgumentError, UnknownContractError
-from streamstate.sharing.contract import ACTIVE, Contract, GrantedTable
-from streamstate.sharing.contracts import Contracts
-from streamstate.sharing.protocol import AskedError
-from streamstate.sharing.suggestion import PartialTerms
-from streamstate.state_inspect.history import History
+import pyarrow as pa
 
-_NOT_THERE = "There is no such share, schema or table."
-_NO_VERSION = "This version is not available."
+from streamstate.errors import InvalidArgumentError, UnknownContractError
+from streamstate.sharing.contract import ACTIVE, Contract, GrantedTable, Terms
+from streamstate.sharing.contracts import Contracts
+from streamstate.sharing.granted_epochs import GrantedEpochs
+from streamstate.sharing.protocol import AskedError
+from streamstate.sharing.shared_files import SharedFiles
+from streamstate.sharing.suggestion import PartialTerms
+from streamstate.snapshots.store.entries import Entries
+from streamstate.state_inspect.history import History
+from streamstate.state_inspect.results.results import may_compute, state_name
+
+NOT_THERE = "There is no such share, schema or table."
 
 
 @dataclass(frozen=True)
@@ -25,71 +29,52 @@ class SharedTable:
     Attributes:
         contract: the contract.
         granted: what it grants of the table.
-        epochs: the granted epochs, ascending.
-        times: their commits.
+        epochs: the granted epochs.
     """
 
     contract: Contract
     granted: GrantedTable
-    epochs: Sequence[int]
-    times: Sequence[datetime]
+    epochs: GrantedEpochs
 
     @property
     def name(self) -> str:
         """The table's full name, by which it is known for good."""
         return f"{self.contract.to}/{self.contract.name}.{self.contract.terms.query}.{self.granted.name}"
 
-    @property
-    def newest(self) -> int:
-        """The newest granted epoch."""
-        if not self.epochs:
-            raise AskedError(404, _NO_VERSION)
-        return self.epochs[-1]
 
-    def at(self, version: int) -> datetime:
-        """Return the commit of a granted epoch."""
-        return self.times[self._place(version)]
+@dataclass(frozen=True)
+class ViewColumns:
+    """The granted columns of a table, at a query's newest epoch.
 
-    def before(self, version: int) -> int | None:
-        """Return the granted epoch before one; None: there is none."""
-        place = self._place(version)
-        return self.epochs[place - 1] if place else None
+    Attributes:
+        schema: their names and types.
+        keys: the key columns; None if a part of the key is not granted.
+    """
 
-    def at_or_before(self, moment: datetime) -> int:
-        """Return the newest epoch that was committed by a moment."""
-        place = bisect_right(self.times, moment)
-        if not place:
-            raise AskedError(400, "No version was committed by this time.")
-        return self.epochs[place - 1]
-
-    def at_or_after(self, moment: datetime) -> int:
-        """Return the first epoch that was committed at a moment or later."""
-        place = bisect_left(self.times, moment)
-        if place == len(self.times):
-            raise AskedError(400, "No version was committed at this time or later.")
-        return self.epochs[place]
-
-    def between(self, first: int, last: int) -> Sequence[int]:
-        """Return the granted epochs from one to another; both need not be granted."""
-        return self.epochs[bisect_left(self.epochs, first) : bisect_right(self.epochs, last)]
-
-    def _place(self, version: int) -> int:
-        place = bisect_left(self.epochs, version)
-        if place == len(self.epochs) or self.epochs[place] != version:
-            raise AskedError(400, _NO_VERSION)
-        return place
+    schema: pa.Schema
+    keys: list[str] | None
 
 
 class Shares:
     """The shares of a store.
 
+    Each request looks at the versions of the tables of contracts and recipients and of the query's manifest, so that a
+    revoked contract ends at once. What follows from a version is kept until there is a newer one. With n epochs, an
+    answer takes binary searches, log n. The first answer after a new epoch, or after one is no longer kept, takes some
+    passes over columns of n numbers, without an object for each epoch. Contracts and tokens are parsed once a version,
+    and each request looks through them.
+
     Args:
         contracts: its contracts.
         history: returns a query's history.
+        files: the files of its granted views.
     """
 
-    def __init__(self, contracts: Contracts, history: Callable[[str], History]) -> None:
-        self._contracts, self._history = contracts, history
+    def __init__(self, contracts: Contracts, history: Callable[[str], History], files: SharedFiles) -> None:
+        self._contracts, self._history, self._files = contracts, history, files
+        # By what is asked, with what they follow from.
+        self._epochs: dict[tuple[str, int, float | None], tuple[Entries, GrantedEpochs]] = {}
+        self._columns: dict[str, tuple[tuple[object, ...], ViewColumns]] = {}
 
     def of(self, recipient: str) -> list[Contract]:
         """Return the contracts of a recipient that are in force now, each a share."""
@@ -103,7 +88,7 @@ class Shares:
         """
         found = next((contract for contract in self.of(recipient) if contract.name.lower() == name.lower()), None)
         if found is None:
-            raise AskedError(404, _NOT_THERE)
+            raise AskedError(404, NOT_THERE)
         return found
 
     def table(self, recipient: str, share: str, schema: str, name: str) -> SharedTable:
@@ -116,11 +101,16 @@ class Shares:
         names = {table.name.lower(): table for table in contract.terms.tables}
         granted = names.get(name.lower())
         if granted is None or schema.lower() != contract.terms.query.lower():
-            raise AskedError(404, _NOT_THERE)
-        now = datetime.now(UTC)
-        times = self._history(contract.terms.query).recorded.entries().commit_times
-        there = [(epoch, at) for epoch, at in times.items() if at and contract.terms.granted(epoch, at, now)]
-        return SharedTable(contract, granted, [epoch for epoch, _ in there], [at for _, at in there])
+            raise AskedError(404, NOT_THERE)
+        return SharedTable(contract, granted, self._granted(contract.terms))
+
+    def grants_epoch(self, recipient: str, share: str, grant: str, epoch: int) -> bool:
+        """Return whether a contract grants a view to a recipient at an epoch, now."""
+        return any(
+            contract.name == share and contract.terms.grant(table) == grant and epoch in self._granted(contract.terms)
+            for contract in self.of(recipient)
+            for table in contract.terms.tables
+        )
 
     def grants(self) -> set[str]:
         """Return the names of all granted views."""
@@ -136,6 +126,31 @@ class Shares:
         try:
             return self._contracts.suggest(contract.name, contract.to, terms)
         except UnknownContractError as error:
-            raise AskedError(404, _NOT_THERE) from error
+            raise AskedError(404, NOT_THERE) from error
         except InvalidArgumentError as error:
             raise AskedError(429, str(error)) from error
+
+    def columns(self, shared: SharedTable) -> ViewColumns:
+        """Return the granted columns of a table.
+
+        They are read again if the table's columns or the query's plan have changed: no rows are read for a new epoch.
+        """
+        terms, granted = shared.contract.terms, shared.granted
+        query, grant = self._history(terms.query).recorded, terms.grant(granted)
+        epoch = query.live_entry().epoch
+        log = query.columns(state_name(query, granted.name))
+        facts = (log.schema, log.columns_at(epoch), query.plans.at(epoch), may_compute(query, epoch))
+        known = self._columns.get(grant)
+        if known is None or known[0] != facts:
+            known = facts, ViewColumns(self._files.schema(terms, granted), self._files.keys(terms, granted))
+            self._columns[grant] = known
+        return known[1]
+
+    def _granted(self, terms: Terms) -> GrantedEpochs:
+        entries, now = self._history(terms.query).recorded.entries(), datetime.now(UTC)
+        asked = terms.query, terms.since, terms.keep
+        known = self._epochs.get(asked)
+        if known is None or known[0] is not entries or not known[1].all_granted(now):
+            known = entries, GrantedEpochs.of(entries, terms.since, terms.keep, now)
+            self._epochs[asked] = known
+        return known[1]

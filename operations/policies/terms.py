@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
 from streamstate.errors import InvalidArgumentError
-from streamstate.snapshots.calls.checks import byte_size, duration, positive_duration, whole_number
+from streamstate.snapshots.calls.checks import byte_size, time_span, whole_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,7 @@ class PolicyTerms:
     def __post_init__(self) -> None:
         """Check the values, and keep them as seconds, bytes and tuples."""
         kept = {
-            "latency": _seconds(self.latency),
+            "latency": time_span(self.latency, "latency"),
             "may_drop": _share(self.may_drop),
             "partitions": _range(self.partitions),
             "state_limit": _bytes(self.state_limit),
@@ -59,17 +58,6 @@ class PolicyTerms:
     def size_limit(self) -> int | None:
         """The state's limit in bytes."""
         return cast("int | None", self.state_limit)
-
-
-def _seconds(latency: object) -> float:
-    span = duration(latency) if isinstance(latency, str) else latency
-    if isinstance(span, (int, float)) and not isinstance(span, bool) and 0 < span < math.inf:
-        return float(span)
-    if isinstance(span, timedelta):
-        return positive_duration(span, f"latency={latency!r}").total_seconds()
-    raise InvalidArgumentError(
-        f"Invalid latency={latency!r}: expected seconds above zero, or a duration such as 500ms, 5s, 2m or a timedelta."
-    )
 
 
 def _share(may_drop: object) -> float:

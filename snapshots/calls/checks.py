@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -42,7 +44,38 @@ def duration(text: str) -> timedelta | None:
         datetime.timedelta(seconds=120)
     """
     match = _DURATION.fullmatch(text.strip())
-    return timedelta(**{_UNITS[match[2]]: float(match[1])}) if match else None
+    with contextlib.suppress(OverflowError):  # of more days than Python counts
+        return timedelta(**{_UNITS[match[2]]: float(match[1])}) if match else None
+    return None
+
+
+def time_span(value: object, name: str, *, numbers: bool = True, zero: bool = False) -> float:
+    """Return the seconds of a span of time: a text such as 500ms or 30d, a timedelta, or a number of seconds.
+
+    Args:
+        value: the value of an argument.
+        name: the argument's name, for the message.
+        numbers: take numbers as seconds; otherwise they are refused, because they could mean days.
+        zero: take a span of no time, too.
+
+    Raises:
+        InvalidArgumentError: it is none of these, or not above zero.
+
+    Example:
+        >>> time_span("2m", "latency"), time_span(2.5, "latency")
+        (120.0, 2.5)
+    """
+    span = duration(value) if isinstance(value, str) else value
+    if isinstance(span, timedelta):
+        if not (zero and span == timedelta(0)):
+            positive_duration(span, f"{name}={value!r}")
+        return span.total_seconds()
+    if numbers and isinstance(span, (int, float)) and not isinstance(span, bool) and 0 < span < math.inf:
+        return float(span)
+    expected = "seconds above zero, or a duration" if numbers else "a duration"
+    raise InvalidArgumentError(
+        f"Invalid {name}={value!r}: expected {expected} such as 500ms, 5m, 24h, 30d or a timedelta."
+    )
 
 
 def byte_size(text: str) -> int | None:

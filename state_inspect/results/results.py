@@ -185,7 +185,7 @@ def filled_with_spark(
     The rows come from the index, so that they are the snapshot's own. Beside Spark Connect, the worker process has the
     plan of a query that it described.
     """
-    if plan.needs_spark or not _may_compute(query, epoch):
+    if plan.needs_spark or not may_compute(query, epoch):
         return None
     schema = _schema(table.schema, table.columns_at(epoch))
     columns = result_columns(plan, schema, table.key_columns, name, filled=True)
@@ -197,7 +197,7 @@ def filled_with_spark(
     return None if found is None else FilledTable(query.index, table, columns, found, epoch)
 
 
-def _may_compute(query: CapturedQuery, epoch: int) -> bool:
+def may_compute(query: CapturedQuery, epoch: int) -> bool:
     """Return whether Spark may know the plan of an epoch: in this process, or in a worker process that runs."""
     return worker_runs() or live_plan(query.layout, query.name, query.plans.at(epoch)) is not None
 

@@ -11,6 +11,7 @@ import pytest
 from streamstate.errors import InvalidArgumentError, InvalidSQLError, UnknownContractError, UnknownNameError
 from streamstate.sharing.contract import Terms
 from streamstate.sharing.contracts import Contracts
+from streamstate.sharing.recipients import Recipients
 from streamstate.state_inspect.store import Store
 
 
@@ -58,6 +59,9 @@ def test_terms_as_text(store: Store) -> None:
         ({"until": datetime(2030, 1, 1)}, InvalidArgumentError, "no time zone"),  # noqa: DTZ001 (that is the case)
         ({"freshness": 0}, InvalidArgumentError, "5m"),
         ({"keep": "long"}, InvalidArgumentError, "30d"),
+        ({"keep": float("inf")}, InvalidArgumentError, "Invalid keep=inf"),
+        ({"keep": "9999999999999d"}, InvalidArgumentError, "Invalid keep='9999999999999d'"),
+        ({"freshness": True}, InvalidArgumentError, "Invalid freshness=True"),
         ({"price": -1}, InvalidArgumentError, "at least 0"),
     ],
 )
@@ -66,6 +70,31 @@ def test_what_is_refused(store: Store, given: dict[str, Any], error: type[Except
     with pytest.raises(error, match=said.replace(".", r"\.")):
         store["q"].publish(**{"to": "partner", **given})
     assert store.contracts() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"lasts": 90}, "Invalid lasts=90: expected a duration such as 500ms, 5m, 24h, 30d or a timedelta"),
+        ({"lasts": "long"}, "Invalid lasts='long'"),
+        ({"overlap": timedelta(hours=-1)}, "longer than zero"),
+        ({"endpoint": "ftp://here"}, "http://"),
+    ],
+)
+def test_what_is_no_token(store: Store, given: dict[str, Any], said: str) -> None:
+    """A bare number could mean days: no token is issued."""
+    contract = store["q"].publish("partner")
+    with pytest.raises(InvalidArgumentError, match=said):
+        contract.profile(**{"endpoint": "http://here", **given})
+    assert not [row for row in Recipients(store.layout).rows() if row.kind == "issue"]
+
+
+def test_tokens_that_end_at_once(store: Store) -> None:
+    """An overlap of nothing is an overlap."""
+    contract, recipients = store["q"].publish("partner"), Recipients(store.layout)
+    old = contract.profile("http://here")["bearerToken"]
+    new = contract.profile("http://here", lasts=timedelta(hours=1), overlap="0s")["bearerToken"]
+    assert (recipients.recipient_of(old), recipients.recipient_of(new)) == (None, "partner")
 
 
 def test_unknown_contracts(store: Store) -> None:

@@ -223,7 +223,7 @@ def test_a_long_history_is_copied_in_parts(
     store: Store, server: ShareServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: int
 ) -> None:
     """One answer has only so many epochs; the first may be far from epoch 0."""
-    monkeypatch.setattr("streamstate.sharing.server._MOST_CHANGES", 2)
+    monkeypatch.setattr("streamstate.sharing.api_handlers._MOST_CHANGES", 2)
     theirs = ss.open_share(profile(store, server, since=since), cache=tmp_path / "copy")
     captured = [epoch for epoch, state in enumerate(STATES) if state is not None and epoch >= since]
     assert theirs["q"].captured() == captured
