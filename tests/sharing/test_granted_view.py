@@ -96,5 +96,6 @@ def test_no_rows_are_read_for_the_columns(tmp_path: Path) -> None:
         granted = GrantedView(history, GrantedTable("op0", columns))
         assert (granted.schema.names, granted.keys) == ([*columns], keys)
         assert not history.recorded.holds_rows("op0")
+    granted = GrantedView(history, GrantedTable("op0", ("value",)))
     assert granted.schema == granted.rows(1).schema
     assert history.recorded.holds_rows("op0")

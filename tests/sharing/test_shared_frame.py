@@ -236,7 +236,7 @@ class Joined:
         """The epoch of theirs that each epoch of the query is recorded with."""
         versions = self.sides.frame.history().set_index("version")["value"]
         bindings = ss.open_store(self.sides.folder / "ours")["joined"].bindings()
-        return {row.epoch: int(versions[row.version]) for row in bindings.itertuples()}
+        return {int(epoch): int(versions[version]) for epoch, version in bindings[["epoch", "version"]].to_numpy()}
 
     def whole(self) -> dict[int, dict[str, tuple[int, int]]]:
         """What the query should have seen."""
@@ -336,6 +336,7 @@ def test_while_the_share_advances(spark: SparkSession, sides: Sides, hint: str) 
     frame = rows.groupBy("e").agg(F.min(F.expr("value DIV 10")).alias("least"), F.max(F.expr("value DIV 10")))
     running = ss.start(frame, "joined", sides.folder / "ours", shared=(sides.frame,))
     joined = Joined(spark, sides, source)
+    assert running.query is not None
     with sides.frame.follow(0.05):
         for number in range(6):
             sides.advance(3 + number)
