@@ -313,13 +313,12 @@ def test_any_of_many_loads(seed: int, may_drop: float, protected: float, phases:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [10, pytest.param(40, marks=pytest.mark.exhaustive)])
-def test_most_seeds_that_can_hold_do(number: int) -> None:
+def test_most_seeds_that_can_hold_do() -> None:
     """A controller that knows the load and drops all it may is the bound: at least 80 % of what it holds is held."""
-    seeds = range(number)
+    seeds = range(40)
     feasible = [seed for seed in seeds if run(seed, 0.6, rules=foresight()).p95 <= LATENCY]
     held = [seed for seed in feasible if run(seed, 0.6).p95 <= LATENCY]
-    assert len(feasible) > number / 2
+    assert len(feasible) > 20
     assert len(held) >= 0.8 * len(feasible)
     assert OVERLOAD[1][0] == 300
 
