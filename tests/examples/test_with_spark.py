@@ -13,6 +13,7 @@ from examples.spark_world import DOCSTRINGS, PAGES, SparkWorld
 pytestmark = pytest.mark.slow
 
 REPEATED = {
+    "docs/guides/determinism.md",  # as Checkpoint.audit
     "docs/start/quickstart.md",  # as the first tutorial
     "streamstate.launch.running.Running",
     "streamstate.operations.drill.run.drill",  # as docs/guides/recovery.md

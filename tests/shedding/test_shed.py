@@ -220,6 +220,7 @@ def test_a_replay_keeps_the_same(recorded: Recorded) -> None:
     assert recorded.checkpoint.replay(recorded.build, epochs=(0, 2)).same
 
 
+@pytest.mark.exhaustive  # a replay keeps the same
 def test_an_audit_finds_it_deterministic(recorded: Recorded) -> None:
     """Also with another number of partitions."""
     assert recorded.checkpoint.audit(recorded.build, epochs=(1, 2)).clean
