@@ -46,14 +46,14 @@ def board(
         watermark: the delay; None if the stream has a watermark already.
     """
     day = F.window("scheduled", "1 day", startTime="5 hours").alias("day")
-    counted_for = F.udf(lambda carrier, flight: desk(carrier, flight), "string")  # noqa: PLW0108 - Spark warns of hints
+    counted_for = F.udf(lambda carrier, flight: desk(carrier, flight), "string")
     timed = departures if watermark is None else departures.withWatermark("scheduled", watermark)
     counted = timed.withColumn("carrier", counted_for("carrier", "flight"))
     return counted.groupBy(day, "carrier", "origin").agg(F.count("*").alias("departures"))
 
 
 def follow(departures: DataFrame, processor: StatefulProcessor | None = None) -> DataFrame:
-    """Each aircraft, by its tail number: its latest day, the departures on that day, and where it is going.
+    """Each aircraft: its latest day, the departures on that day, and where it is going.
 
     An aircraft leaves the state a day after its last departure.
 
@@ -73,7 +73,7 @@ def follow(departures: DataFrame, processor: StatefulProcessor | None = None) ->
 
 
 class Following(StatefulProcessor):
-    """Follows each aircraft: ``aircraft`` is a value, with a timer for the time when the aircraft leaves the state."""
+    """Follows each aircraft: a value, and a timer for when the aircraft leaves the state."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state."""
