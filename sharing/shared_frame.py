@@ -173,7 +173,7 @@ def shared_frame(
         >>> theirs = ss.open_store("elsewhere")
         >>> their_delays = ss.shared_frame("store", "their_delays", theirs, query="delays")
         >>> their_delays.get()
-        13
+        61
         >>> frame = flights.join(their_delays.frame(), ["carrier", "origin"]).groupBy("carrier").count()
         >>> running = ss.start(frame, "compared", "store", shared=(their_delays,))
     """
