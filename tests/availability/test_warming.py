@@ -32,7 +32,8 @@ def warmth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Warmth:
         report=lambda **changes: made.reports.append(changes),
     )
     no_session: Any = None
-    made = _Warmth(standby, no_session, lambda: None)  # type: ignore[arg-type, return-value]
+    no_query: Any = None
+    made = _Warmth(standby, no_session, no_query)
     made.ran, made.reports, made.on_run = [], [], lambda: None
     warmth: _Warmth = made
     return warmth
