@@ -7,6 +7,7 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import synthetic
 
@@ -73,7 +74,7 @@ def test_a_column_of_another_type(store: Store, partner: Partner) -> None:
     """What is kept of a table's columns ends with the next epoch."""
     assert b'"long"' in partner.ask(f"{TABLE}/metadata").content
     layout, folder = store.layout, Path(store.path.removeprefix("file://"))
-    wider = synthetic.LOG.set(4, synthetic.LOG.field(4).with_type("float64"))
+    wider = synthetic.LOG.set(4, synthetic.LOG.field(4).with_type(pa.float64()))
     open_or_create(layout.changelog("q", "op0"), wider, "log")
     synthetic.write(folder, [*STATES, {"z": 9}])
     assert b'"double"' in partner.ask(f"{TABLE}/metadata").content
