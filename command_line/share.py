@@ -182,7 +182,9 @@ def _show(given: argparse.Namespace, store: Store) -> None:
     key, by_table = (contract.to, contract.name), readings(store.layout, by=("recipient", "contract", "table"))
     found = {table: reading for (to, name, table), reading in by_table.items() if (to, name) == key}
     granted = {table.name: [list(table.columns), table.where] for table in contract.terms.tables}
-    rows = [[name, *granted.get(name, [None, None]), *_read(found.get(name))] for name in {**granted, **found}]
+    rows = [
+        [name, *granted.get(name, [None, None]), *_read(found.get(name))] for name in dict.fromkeys([*granted, *found])
+    ]
     print_rows(_TERMS, rows, as_json=given.json)
     if not given.json:
         reading = store.contracts().readings().get(key, Reading())
