@@ -28,7 +28,7 @@ from streamstate.sharing import open_share, serve
 from streamstate.sharing.granted_view import GrantedView
 from streamstate.sharing.profile import Profile, ShareClient
 from streamstate.sharing.shared_files import parquet
-from streamstate.sharing.shared_store import _link
+from streamstate.sharing.table_changes import _link
 from streamstate.state_inspect.store import Store
 
 _CPU, _VISIBLE, _ANSWER = 0.3, 1.0, 0.1
