@@ -172,7 +172,8 @@ def judge_decision(_: Case, decision: Decision) -> str:
     """Say why the timeout was right; empty if it was wrong, as asked for."""
     said = {
         "nothing waits": "When the barrier is sent, nothing is in front of the slow relay.",
-        "in time": f"C is aligned after {decision.waited} ticks, before the timeout.",
+        "in time": "The slow relay takes the barrier before the timeout, so nothing is overtaken. "
+        f"(C is aligned after {decision.waited} ticks.)",
         "right": f"Without the timeout, C would have been aligned after {decision.waited} ticks.",
     }
     return said.get(decision.verdict, "")
