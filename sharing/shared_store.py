@@ -98,8 +98,8 @@ class SharedStore(Store):
                 except ShareError as error:  # the others are copied all the same
                     failed.append(error)
             self._note_ended({self._source(share) for share in shares})
-            for error in failed:
-                raise error
+            if failed:
+                raise failed[0]
             return self.freshness()
 
     def freshness(self) -> list[Freshness]:

@@ -72,12 +72,12 @@ def test_nothing_is_read_again(store: Store, partner: Partner, reads: list[str])
 
 def test_a_column_of_another_type(store: Store, partner: Partner) -> None:
     """What is kept of a table's columns ends with the next epoch."""
-    assert b'"long"' in partner.ask(f"{TABLE}/metadata").content
+    assert b'\\"long\\"' in partner.ask(f"{TABLE}/metadata").content
     layout, folder = store.layout, Path(store.path.removeprefix("file://"))
     wider = synthetic.LOG.set(4, synthetic.LOG.field(4).with_type(pa.float64()))
     open_or_create(layout.changelog("q", "op0"), wider, "log")
     synthetic.write(folder, [*STATES, {"z": 9}])
-    assert b'"double"' in partner.ask(f"{TABLE}/metadata").content
+    assert b'\\"double\\"' in partner.ask(f"{TABLE}/metadata").content
 
 
 def test_epochs_that_are_kept_for_a_time(store: Store, partner: Partner, monkeypatch: pytest.MonkeyPatch) -> None:
