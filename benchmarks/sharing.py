@@ -276,5 +276,5 @@ def _fetched(client: ShareClient, last: int) -> int:
 
 
 if __name__ == "__main__":
-    part: Callable[..., None] = {"write": _write, "serve": _serve, "subscribe": _subscribe}[sys.argv[1]]
+    part: Any = {"write": _write, "serve": _serve, "subscribe": _subscribe}[sys.argv[1]]
     part(*sys.argv[2:])

@@ -142,14 +142,14 @@ def test_a_pause(spark: SparkSession, owners: Owners) -> None:
         process.suspend()
     owners.feed(3)
     owners.wait(lambda: owners.committed == owners.files - 1)
-    commits = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in owners.checkpoint.glob("commits/*")}
+    commits = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in owners.checkpoint.glob("commits/[0-9]*")}
     for process in paused:
         process.resume()
     end = owners.wait(lambda: owners.event("end"))
     assert end["state"] == "failed"
     assert "another process may run it" in end["error"]
     owners.wait(lambda: owners.event("stopped"))
-    after = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in owners.checkpoint.glob("commits/*")}
+    after = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in owners.checkpoint.glob("commits/[0-9]*")}
     assert after == commits
     owners.feed(2)
     owners.wait(lambda: owners.committed == owners.files - 1)

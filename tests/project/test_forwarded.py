@@ -33,7 +33,7 @@ DECIDE = {
     "snapshots.spark.fetching:to_arrow",  # the server sends the rows
     "snapshots.spark.session:_session_id",  # of both kinds
     "snapshots.spark.state_reader:StateReader.spark",  # ConnectCapturer makes the pass in the worker
-    "state_inspect.results.results:_may_compute",  # asks for a worker
+    "state_inspect.results.results:may_compute",  # asks for a worker
 }
 """Functions that find out whether Spark Connect is in use, and do without a JVM then."""
 
