@@ -26,8 +26,8 @@ from streamstate.snapshots.store.layout import CAPTURED
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
-# How long Spark may take to report an epoch that it has committed.
-_PROGRESS_WAIT = timedelta(seconds=0.5)
+# How long Spark may take to report an epoch that it has committed; longer on a busy machine, if the query goes on.
+_PROGRESS_WAIT, _RUNNING_WAIT = timedelta(seconds=0.5), timedelta(seconds=3)
 # Seconds between two questions for an epoch's tasks, each of which takes 5 to 10 milliseconds.
 _TASKS_EVERY = 1.0
 
@@ -105,7 +105,8 @@ class EpochEntries:
             if (running := self._running_query()) is not None:
                 self.watch(running)
             newest, progress = _progress_of(self.query, epochs)
-            waited = committed_at is None or datetime.now(UTC) - committed_at > _PROGRESS_WAIT
+            patience = _PROGRESS_WAIT if running is None else _RUNNING_WAIT
+            waited = committed_at is None or datetime.now(UTC) - committed_at > patience
             if newest is None or newest >= epochs[-1] or waited:
                 return {**self._progress_before(epochs), **progress}
             time.sleep(0.01)
