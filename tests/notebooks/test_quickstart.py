@@ -49,9 +49,11 @@ def test_the_quickstart_finds_the_flight(quickstart: Shown, notebook: nbformat.N
     """The cells show what the text says: in epoch 2 a flight that was 1301 minutes late made the average jump."""
     assert output_of(quickstart, "history.first") == "2"
     assert "why at epoch 2: 3 input rows" in output_of(quickstart, "KeyHistoryView")
-    (view,) = [cell.outputs[-1] for cell in notebook.cells if "KeyHistoryView(" in cell.source]  # after its progress
-    assert "2013-01-09" in view.data["text/html"]
-    assert "1301" in view.data["text/html"]
+    # On a busy machine, another output before the view says how long the call took.
+    (outputs,) = [cell.outputs for cell in notebook.cells if "KeyHistoryView(" in cell.source]
+    shown = "".join(output.data.get("text/html", "") for output in outputs if "data" in output)
+    assert "2013-01-09" in shown
+    assert "1301" in shown
     assert "count_2" not in nbformat.writes(notebook)
     table = [ss.open_store(folder / "streamstate-data" / "store")["delays"].at(epoch).result() for epoch in (1, 2)]
     before, after = (state.lookup(carrier="HA", origin="JFK") for state in table)
