@@ -136,7 +136,7 @@ class SharedStore(Store):
             >>> from streamstate.sharing import serve
             >>> contract = store["delays"].publish("partner", columns=["carrier", "max_delay"], freshness="5m")
             >>> with serve("store", port=0) as server:
-            ...     theirs = ss.open_share(contract.profile(server.url), cache="theirs")
+            ...     theirs = ss.open_share(contract.profile(server.url), cache="reading")
             ...     theirs.terms().terms.freshness
             300.0
         """
@@ -183,7 +183,7 @@ class SharedStore(Store):
             >>> from streamstate.sharing import serve
             >>> contract = store["delays"].publish("partner", columns=["carrier", "max_delay"])
             >>> with serve("store", port=0) as server:
-            ...     theirs = ss.open_share(contract.profile(server.url), cache="theirs")
+            ...     theirs = ss.open_share(contract.profile(server.url), cache="suggesting")
             ...     theirs.suggest("delays", columns=["carrier", "origin", "max_delay"], price=2).suggestion.state
             'open'
         """
