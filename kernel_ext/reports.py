@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from streamstate.sharing.agreed_terms import AgreedTerms as AgreedTerms
     from streamstate.sharing.contract import Contract as Contract
     from streamstate.sharing.contract_list import ContractList as ContractList
+    from streamstate.sharing.following import Freshness as Freshness
     from streamstate.sharing.shared_frame import SharedFrame as SharedFrame
-    from streamstate.sharing.shared_store import Freshness as Freshness
     from streamstate.sharing.shared_store import SharedStore as SharedStore
     from streamstate.snapshots.capture.epoch_commit import CaptureReport as CaptureReport
     from streamstate.snapshots.capture.fleet import Fleet as Fleet

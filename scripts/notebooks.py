@@ -22,23 +22,13 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from scripts.house import ROOMS
 from scripts.jars import NotInstalledError, jars
 from scripts.typecheck import ROOT
 
 TUTORIALS = ROOT / "tutorials"
 RUNS = ROOT / "build" / "notebooks"
-PRODUCT = (
-    "kernel_ext",
-    "command_line",
-    "widgets",
-    "sharing",
-    "operations",
-    "replay",
-    "state_inspect",
-    "snapshots",
-    "variables",
-    "tutorials",
-)
+PRODUCT = *ROOMS, "tutorials"
 """The folders of the product."""
 
 _JARS = {"08_which_record": ("kafka", "kafka-broker")}

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from streamstate.sharing.contract import GrantedTable as GrantedTable
     from streamstate.sharing.contract import Terms as Terms
     from streamstate.sharing.contract_list import ContractList as ContractList
+    from streamstate.sharing.following import Following as Following
+    from streamstate.sharing.following import Freshness as Freshness
     from streamstate.sharing.request_handler import Limits as Limits
     from streamstate.sharing.server import ShareServer as ShareServer
     from streamstate.sharing.server import serve as serve
     from streamstate.sharing.shared_frame import SharedFrame as SharedFrame
     from streamstate.sharing.shared_frame import shared_frame as shared_frame
-    from streamstate.sharing.shared_store import Following as Following
-    from streamstate.sharing.shared_store import Freshness as Freshness
     from streamstate.sharing.shared_store import SharedStore as SharedStore
     from streamstate.sharing.shared_store import open_share as open_share
     from streamstate.sharing.suggestion import PartialTerms as PartialTerms

@@ -13,7 +13,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from streamstate.sharing.contract import contracts_of
 from streamstate.sharing.contracts import Contracts
 from streamstate.snapshots.store.delta import append_once, open_or_create, open_table
 from streamstate.snapshots.store.delta.commits import Handle, version_of
@@ -105,8 +104,7 @@ def usage(layout: Layout) -> pd.DataFrame:
     found = _ROWS.empty_table() if table is None else TableVersion(layout.sharing("usage"), table).read("number")
     frame = to_pandas(found.select([name for name in _ROWS.names if name != "number"]))
     prices: dict[tuple[Any, Any], float | None] = {
-        (contract.to, contract.name): contract.terms.price
-        for contract in contracts_of(Contracts(layout).rows()).values()
+        (contract.to, contract.name): contract.terms.price for contract in Contracts(layout).all()
     }
     price = [prices.get((row.recipient, row.contract)) or 0.0 for row in frame.itertuples()]
     return frame.assign(cost=frame["rows"] * pd.Series(price, index=frame.index, dtype="float64") / 1e6)

@@ -27,6 +27,7 @@ from streamstate.sharing.recipients import Recipients
 from streamstate.sharing.request_handler import LOG, Limits, NothingHandler, Served
 from streamstate.sharing.shared_files import SharedFiles
 from streamstate.sharing.shares import Shares
+from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.state_inspect.store import Store
 
 ENDPOINT = "/delta-sharing"
@@ -69,8 +70,8 @@ class ShareServer:
         )
         self._served, self._socket, self._certificate = served, socket, certificate
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._started, self._ended, self._stop = threading.Event(), threading.Event(), asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="streamstate-share", daemon=True)
+        self._started, self._stop = threading.Event(), asyncio.Event()
+        self._thread = BackgroundThread(self._run, "streamstate-share")
         self._errors: list[Exception] = []
         self._thread.start()
         self._started.wait()
@@ -84,11 +85,10 @@ class ShareServer:
         if loop is not None:
             loop.call_soon_threadsafe(self._stop.set)
         self.wait()
-        self._thread.join()
 
     def wait(self) -> None:
         """Wait until it is closed."""
-        self._ended.wait()  # an interrupted join would take the thread for ended
+        self._thread.join()
 
     def __enter__(self) -> ShareServer:
         return self
@@ -105,7 +105,6 @@ class ShareServer:
         except (OSError, ValueError) as error:
             self._errors.append(error)
         finally:
-            self._ended.set()
             self._started.set()
 
     async def _serve(self) -> None:

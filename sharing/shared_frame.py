@@ -17,8 +17,9 @@ from streamstate.errors import (
     UnknownEpochError,
     VariableConflictError,
 )
+from streamstate.sharing.following import Following, Freshness
 from streamstate.sharing.replica import COPY
-from streamstate.sharing.shared_store import Following, Freshness, SharedStore
+from streamstate.sharing.shared_store import SharedStore
 from streamstate.snapshots.spark.session import session_in_use
 from streamstate.state_inspect.history import History
 from streamstate.state_inspect.store import Store

@@ -5,23 +5,22 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamstate.errors import InvalidArgumentError, ShareError, StreamStateError, UnknownContractError, choices
+from streamstate.errors import InvalidArgumentError, ShareError, UnknownContractError, choices
 from streamstate.sharing.agreed_terms import AgreedTerms
 from streamstate.sharing.contracts import limits_of
+from streamstate.sharing.following import Following, Freshness
 from streamstate.sharing.granted_view import CHANGE_TYPE
 from streamstate.sharing.profile import Profile, ShareClient
 from streamstate.sharing.replica import CopiedTable, EpochChanges, Replica
 from streamstate.sharing.suggestion import partial_terms
 from streamstate.sharing.table_changes import TableChanges, common_epochs, terms_of
-from streamstate.snapshots.calls.checks import positive_duration
 from streamstate.snapshots.calls.progress_callback import report_progress
 from streamstate.snapshots.checkpoint.server_copy import cache_folder
 from streamstate.snapshots.store.entries import Entry
@@ -33,32 +32,6 @@ from streamstate.state_inspect.store import Store
 
 ROWS = "rows"
 """The name of the table that has the rows of a result."""
-
-
-@dataclass(frozen=True)
-class Freshness:
-    """How old the copy of a share is.
-
-    Attributes:
-        name: the query's name here.
-        epoch: its newest epoch; None: it has none.
-        committed_at: the commit of that, where it was made.
-        asked_at: when the server answered last; None: not since the store was opened.
-        promised: the seconds within which the contract promises an epoch; None: it promises nothing.
-        error: why the newest attempt failed, or that the share has ended; None: neither.
-    """
-
-    name: str
-    epoch: int | None
-    committed_at: datetime | None
-    asked_at: datetime | None
-    promised: float | None
-    error: str | None
-
-    @property
-    def age(self) -> timedelta | None:
-        """The time since the commit of the newest epoch."""
-        return None if self.committed_at is None else datetime.now(UTC) - self.committed_at
 
 
 class SharedStore(Store):
@@ -321,63 +294,6 @@ def _by_table(given: Any, names: Sequence[str], argument: str) -> dict[str, Any]
             f"{len(names)} tables are shared: pass {argument}= as a mapping by table.\nTables: {choices(names)}."
         )
     return {names[0]: given}
-
-
-class Refreshed(Protocol):
-    """A copy that can be brought up to date."""
-
-    def refresh(self) -> object:
-        """Copy the epochs that are new."""
-
-    def freshness(self) -> list[Freshness]:
-        """Return how old the copy of each query is."""
-
-
-class Following:
-    """A copy that is kept fresh in the background; close it, or use it in a ``with`` block."""
-
-    def __init__(
-        self, copy: Refreshed, every: timedelta | float, late: Callable[[Freshness], None] | None = None
-    ) -> None:
-        seconds = every.total_seconds() if isinstance(every, timedelta) else float(every)
-        positive_duration(timedelta(seconds=seconds), f"every={every!r}")
-        self._copy, self._seconds, self._late = copy, seconds, late
-        self._told: set[str] = set()
-        self.error: str | None = None
-        """Why the newest attempt failed; None: it did not."""
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="streamstate-shared", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop."""
-        self._end.set()
-        self._thread.join()
-
-    def __enter__(self) -> Following:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    def _run(self) -> None:
-        while not self._end.is_set():
-            try:
-                self._copy.refresh()
-                self.error = None
-            except StreamStateError as error:
-                self.error = str(error)
-            self._check()
-            self._end.wait(self._seconds)
-
-    def _check(self) -> None:
-        for fresh in self._copy.freshness():
-            is_late = (
-                fresh.promised is not None and fresh.age is not None and fresh.age.total_seconds() > fresh.promised
-            )
-            if is_late and fresh.name not in self._told and self._late is not None:
-                self._late(fresh)
-            (self._told.add if is_late else self._told.discard)(fresh.name)
 
 
 def open_share(

@@ -32,7 +32,7 @@ _WARM = 5
 _DISTURBED = 0.6
 """When, in shares of the run, the query is killed or rescaled."""
 _PREPARED = 0.2
-"""When the process is started that takes the query over then."""
+"""The share of the run after which the standby, or the process that is handed the query, is started."""
 
 
 def linear_road(_spark: object, folder: Path, size: Size) -> Iterator[Measurement]:

@@ -19,7 +19,7 @@ from streamstate.launch.standby import stand_by
 from streamstate.operations.availability.handover import HandoverReport
 from streamstate.operations.availability.lease import HANDED_OVER
 from streamstate.operations.availability.standby import ENDED, FAILED, OWNER, Standby
-from streamstate.replay.stepping.query_sources import check_streaming
+from streamstate.replay.stepping.query_sources import built
 from streamstate.snapshots.calls.progress_callback import ProgressCallback, long_call, silent
 from streamstate.snapshots.checkpoint.checkpoint_files import CheckpointFiles
 from streamstate.snapshots.checkpoint.state_stores import replay_ahead
@@ -157,7 +157,7 @@ class _Handover:
     def _frame(self, build_query: BuildQuery) -> DataFrame:
         """Return the new code's frame with the recorded input and the shared variables that the query has."""
         launch, layout = self.launch, self.running.capture.layout
-        new = replace(launch, frame=check_streaming(build_query()), shared=())
+        new = replace(launch, frame=built(build_query), shared=())
         new = with_recorded_input(new, layout, record_input=bool(launch.recorders()))
         return with_shared_variables(new, launch.chosen_variables, layout.root, layout.options).frame
 

@@ -75,7 +75,7 @@ class Sink:
 
     @property
     def text(self) -> str:
-        """What it is parsed from, without its options; of a function only ``foreachBatch``."""
+        """Its text, such as ``parquet:out``, without its options; ``foreachBatch`` for a function."""
         return self.format if self.path is None else f"{self.format}:{self.path}"
 
     def attach(self, writer: DataStreamWriter) -> DataStreamWriter:

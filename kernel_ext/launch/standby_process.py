@@ -53,7 +53,7 @@ _POLL_SECONDS = 0.2
 _LOOKS, _LOOKS_OFTEN = 12, 0.02
 _UNREAD = "the lease cannot be read"
 _CODE = "code"
-"""What names the code in the record of a lease; None for that of the first owner."""
+"""The key of the code's name in the record of a lease. The record of the first owner does not have it."""
 _REPLACED = 60.0
 """Seconds after which a standby ends if other code runs the query."""
 _SHARE = 0.02
@@ -63,7 +63,7 @@ _NEVER, _LONG = 1_000_000, 60.0
 _MOVED_ON = 20
 """Epochs after which it is worth it."""
 _FIRST_RUNS, _FIRST_SECONDS = 5, 15.0
-"""How often the first epoch is run, so that Java compiles what it calls often, and when that ends at the latest."""
+"""The runs of the first epoch, in which Java compiles what it calls often, and the seconds after which none begins."""
 _CAPTURE_WAITS = 10.0
 """Seconds for which the capture leaves the processors to the first epoch."""
 

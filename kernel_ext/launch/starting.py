@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamstate.errors import NotACheckpointError, QueryError
 from streamstate.launch.claiming import claim, remove_drafts
-from streamstate.launch.fence import Fence
 from streamstate.launch.launch import Launch, check_state, trigger_options
 from streamstate.launch.recorded_input import with_recorded_input
 from streamstate.launch.running import ACTIVE, RUNNING, Running
@@ -76,7 +75,7 @@ def start(
     record_input: bool = False,
     shared: Sequence[str | SharedVariable] = (),
     policy: LoadPolicy | None = None,
-    lease: float | Fence | None = None,
+    lease: float | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Running:
     """Start a streaming query and capture the state of each of its epochs, as ``%%stream`` does.
@@ -143,8 +142,7 @@ def start(
     streaming = streaming_frame(frame, "frame")
     variables = chosen_variables(path, shared, storage_options)
     own = location(checkpoint or checkpoint_beside(path, name))
-    fence = lease if isinstance(lease, Fence) else Fence()
-    launch = Launch(name, streaming, own, mode, target, trigger, partitions, restart, fence=fence)
+    launch = Launch(name, streaming, own, mode, target, trigger, partitions, restart)
     check_launch(launch, layout, _warn)
     launch = with_recorded_input(launch, layout, record_input=record_input)
     launch = with_shared_variables(launch, variables, path, storage_options)
@@ -156,7 +154,7 @@ def start(
         storage_options=storage_options,
         repaired=_warn,
         policy=policy,
-        lease=None if isinstance(lease, Fence) else lease,
+        lease=lease,
     )
 
 

@@ -34,7 +34,7 @@ class HandoverReport:
 
     @property
     def epochs_late(self) -> float | None:
-        """How late the first epoch of the new owner was, in usual times between two commits; None if not known."""
+        """The delay of the new owner's first epoch, in usual times between two commits; None if it is not known."""
         if self.seconds is None or not self.usual:
             return None
         return max(self.seconds / self.usual - 1, 0.0)

@@ -54,9 +54,9 @@ from streamstate.snapshots.store.layout import Layout
 LASTS = 6.0
 """The usual time to live, in seconds."""
 NOT_RENEWED = "its lease was not renewed in time"
-"""Why a lease is lost to a pause, a full disk or a network that was cut."""
+"""The reason for losing a lease after a pause, a full disk or a network failure."""
 STOPPED, FAILED, HANDED_OVER = "stopped", "failed", "handed over"
-"""Why a lease was released: the query is not to run any more, it failed here, or it goes on in a certain process."""
+"""Reasons for releasing a lease: the query was stopped, it failed here, or it was handed to another process."""
 
 _HELD = 2 / 3
 _RENEWALS = 6
@@ -78,7 +78,7 @@ class Term:
     """Its time to live in seconds; None if its file does not say."""
     holder: str
     launch: Mapping[str, Any]
-    """How the holder started the query."""
+    """The options with which the holder started the query."""
     renewal: str | None
     """The text of the newest renewal."""
     processes: Mapping[str, Any]

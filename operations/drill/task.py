@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streamstate.errors import InvalidArgumentError, first_line
+from streamstate.snapshots.calls.checks import check_function
 
 _MAKE_ALL = "Let it create everything that it needs, starting with spark = streamstate.session()"
 
@@ -73,11 +74,7 @@ def pickled(build_query: Callable[..., Any]) -> bytes:
 
     A function of an importable module is sent by name; one of a notebook or a script by value, with what it refers to.
     """
-    if not callable(build_query):
-        raise InvalidArgumentError(
-            f"Invalid build_query of type {type(build_query).__name__}: expected a function.\n"
-            "Pass a function without arguments that returns the streaming DataFrame: drill(lambda: …) or drill(name)."
-        )
+    check_function(build_query, "drill(lambda: …) or drill(name)")
     if tied := sorted(_spark_objects(build_query)):
         raise InvalidArgumentError(
             f"build_query runs in other processes, and {', '.join(tied)} cannot be sent there.\n{_MAKE_ALL}."

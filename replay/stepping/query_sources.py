@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from streamstate.errors import InvalidArgumentError, NotReplayableError
-from streamstate.snapshots.calls.checks import BuildQuery
+from streamstate.snapshots.calls.checks import BuildQuery, check_function
 from streamstate.snapshots.spark.catalyst import each, kind_of, source_name
 from streamstate.snapshots.spark.connect import require_classic
 from streamstate.snapshots.spark.kafka_broker import reads_kafka
@@ -72,11 +72,7 @@ def built(build_query: BuildQuery) -> DataFrame:
     Raises:
         InvalidArgumentError: it is no function, or returns something else.
     """
-    if not callable(build_query):
-        raise InvalidArgumentError(
-            f"Invalid build_query of type {type(build_query).__name__}: expected a function.\n"
-            "Pass a function without arguments that returns the streaming DataFrame, such as lambda: frame."
-        )
+    check_function(build_query, "lambda: frame")
     return check_streaming(build_query())
 
 

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 BuildQuery: TypeAlias = "Callable[[], DataFrame]"
 """A function without arguments that returns the query's streaming DataFrame, not started."""
 
+
+def check_function(build_query: object, example: str) -> None:
+    """Raise unless the code of a query is a function; the message ends with an example of one."""
+    if not callable(build_query):
+        raise InvalidArgumentError(
+            f"Invalid build_query of type {type(build_query).__name__}: expected a function.\n"
+            f"Pass a function without arguments that returns the streaming DataFrame: {example}."
+        )
+
+
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import streamstate
+from scripts.house import ROOMS
 from streamstate.errors import SparkVersionError
 from streamstate.operations.code_check.spark_verdict import is_verdict
 from streamstate.snapshots.spark.private_classes import java_class, new, private_calls
@@ -18,17 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ROOT = Path(streamstate.__file__).parents[1]
-_PRODUCT = (
-    "kernel_ext",
-    "command_line",
-    "widgets",
-    "sharing",
-    "operations",
-    "replay",
-    "variables",
-    "state_inspect",
-    "snapshots",
-)
 _SPARK = "org.apache.spark."
 # Text that names classes and calls none: values of settings and what files hold.
 _TEXTS = {
@@ -50,7 +40,7 @@ def _named(tree: ast.AST) -> Iterator[str]:
 
 def test_only_the_room_names_private_classes() -> None:
     """A call into Spark's private interfaces is in ``snapshots/spark/``, behind a function named for what it gives."""
-    modules = {path.relative_to(_ROOT).as_posix(): path for room in _PRODUCT for path in (_ROOT / room).rglob("*.py")}
+    modules = {path.relative_to(_ROOT).as_posix(): path for room in ROOMS for path in (_ROOT / room).rglob("*.py")}
     naming = {
         name
         for name, path in modules.items()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import secrets
 import ssl
-import threading
 import webbrowser
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 from streamstate.errors import InvalidArgumentError, StoreError
+from streamstate.snapshots.capture.background import BackgroundThread
 from streamstate.state_inspect import Store, open_store
 from streamstate.widgets.page.guard import LOCAL, AccessRules, Visitors, guarded
 from streamstate.widgets.page.statements import Statements
@@ -68,8 +69,7 @@ class Server:
         self._visitors = Visitors()
         self._statements = Statements(store)
         started: Future[int] = Future()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(port, started), name="streamstate-server", daemon=True)
+        self._thread = BackgroundThread(partial(self._run, port, started), "streamstate-server")
         self._thread.start()
         try:
             self.port = started.result()
@@ -92,13 +92,12 @@ class Server:
         if loop is not None:
             loop.add_callback(loop.stop)
         self.wait()
-        self._thread.join()
         self._work.shutdown()
         self._statements.close()
 
     def wait(self) -> None:
         """Wait until the server is stopped, from another thread or by a signal that raises."""
-        self._ended.wait()  # an interrupted join would take the thread for ended
+        self._thread.join()
 
     def __enter__(self) -> Server:
         return self
@@ -113,12 +112,6 @@ class Server:
 
     def _run(self, port: int, started: Future[int]) -> None:
         """The thread: its event loop serves until it is stopped."""
-        try:
-            self._serve(port, started)
-        finally:
-            self._ended.set()
-
-    def _serve(self, port: int, started: Future[int]) -> None:
         import asyncio
 
         from tornado.ioloop import IOLoop
