@@ -88,8 +88,7 @@ def folder_of(spark: str) -> Path:
 
 def run(environment: Environment, folder: Future[Path], given: argparse.Namespace) -> tuple[bool, str]:
     """Run the tests in an environment once Spark is in its folder; return whether they passed, and the output."""
-    chosen = "private_interfaces" if given.short and environment.spark != given.versions[-1] else given.chosen
-    options = ["-k", chosen] if chosen else []
+    options = ["-k", given.chosen] if given.chosen else []
     began = time.monotonic()
     (RESULTS / f"{environment}.json").unlink(missing_ok=True)
     try:
@@ -124,18 +123,14 @@ def main() -> int:
     parser.add_argument("versions", nargs="*", metavar="VERSION", help="all by default")
     parser.add_argument("-k", dest="chosen", help="only some tests, as for pytest")
     parser.add_argument("--at-once", type=int, default=2, help="how many versions run at once: 2 by default")
-    parser.add_argument(
-        "--short", action="store_true", help="all tests with the last version only; not what other tests run anyway"
-    )
     given = parser.parse_args()
-    # The other tests run with the Spark of this environment, and those of services with Delta for Spark.
-    given.versions = given.versions or [*([] if given.short else [version("pyspark")]), *OTHERS]
+    given.versions = given.versions or [version("pyspark"), *OTHERS]
     for spark in given.versions:
         if not runs_here(spark):
             print(f"=== PySpark {spark}\nSkipped: it supports Python up to 3.11.")
     given.versions = [spark for spark in given.versions if runs_here(spark)]
     environments = [Environment(spark) for spark in given.versions]
-    environments += [Environment(WITH_DELTA, delta=True)] * (WITH_DELTA in given.versions and not given.short)
+    environments += [Environment(WITH_DELTA, delta=True)] * (WITH_DELTA in given.versions)
     failed = []
     with ThreadPoolExecutor(given.at_once) as installing, ThreadPoolExecutor(given.at_once) as running:
         folders = {spark: installing.submit(folder_of, spark) for spark in given.versions}

@@ -9,7 +9,7 @@ from notebooks.running import RUNS, Shown, latest_run, output_of, shows_no_noise
 from streamstate.operations.availability.lease import STOPPED, Lease
 from streamstate.snapshots.store.layout import Layout
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
+pytestmark = [pytest.mark.slow, pytest.mark.notebook, pytest.mark.timeout(5400)]  # may run all of it
 
 
 @pytest.fixture(scope="module")

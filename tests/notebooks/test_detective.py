@@ -11,7 +11,7 @@ import streamstate as ss
 from notebooks.running import RUNS, Shown, latest_run, output_of, run_again, shows_no_noise
 from streamstate.tutorials.exercises import Statement, p02_sql
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
+pytestmark = [pytest.mark.slow, pytest.mark.notebook, pytest.mark.timeout(5400)]  # may run all of it
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import streamstate as ss
 from notebooks.running import RUNS, Shown, latest_run, output_of, shows_no_noise
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
+pytestmark = [pytest.mark.slow, pytest.mark.notebook, pytest.mark.timeout(5400)]  # may run all of it
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from notebooks.running import Shown, latest_run, output_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]  # the first test may run all of it
+pytestmark = [pytest.mark.slow, pytest.mark.notebook, pytest.mark.timeout(5400)]  # may run all of it
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from streamstate.magics.notebook_context import StreamState
 from streamstate.snapshots.store.layout import MANIFEST, QUERIES
 from streamstate.tutorials import flights
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.notebook]
 
 TABLES = (DOCS / "reference" / "tables.md").read_text(encoding="utf-8")
 QUICKSTART = (DOCS / "start" / "quickstart.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from notebooks.running import TUTORIALS, Shown, latest_run, output_of, run_answered, shows_no_noise
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.notebook, pytest.mark.timeout(1800)]
 
 WATERMARKS = "I2_when_may_it_be_forgotten"
 _PREDICTIONS = {
