@@ -156,7 +156,10 @@ def main(arguments: list[str]) -> int:
             print(f"{given.name} failed:\n{error}", file=sys.stderr)
             return 1
         return 0
-    names = sorted((path.stem for path in TUTORIALS.glob("*.ipynb")), reverse=True)  # the last ones take longest
+    names = [path.stem for path in TUTORIALS.glob("*.ipynb")]
+    names.sort(
+        key=lambda name: (name[0].isdigit(), name), reverse=True
+    )  # those on practice take longest, the last most
     names = [name for name in names if _can_run(name)]
     failed = [*_in_processes([name for name in names if given.all or _kept(name) is None])]
     if failed:
