@@ -1,6 +1,6 @@
 """Run the tutorials: ``python -m scripts.notebooks``. The documentation shows their outputs, and tests check them.
 
-Each runs in a new kernel and in a folder of its own below ``build/notebooks``, three at a time. A notebook is skipped
+Each runs in a new kernel and in a folder of its own below ``build/notebooks``, two at a time. A notebook is skipped
 if there is a run of the same code; ``--all`` runs it again.
 """
 
@@ -33,7 +33,7 @@ PRODUCT = *ROOMS, "tutorials"
 
 _JARS = {"08_which_record": ("kafka", "kafka-broker")}
 """The sets of jars that a notebook needs."""
-_AT_ONCE = 3  # they wait often
+_AT_ONCE = 2
 _KEY = "streamstate"
 """Where a run's metadata says which product ran."""
 
@@ -157,9 +157,7 @@ def main(arguments: list[str]) -> int:
             return 1
         return 0
     names = [path.stem for path in TUTORIALS.glob("*.ipynb")]
-    names.sort(
-        key=lambda name: (name[0].isdigit(), name), reverse=True
-    )  # those on practice take longest, the last most
+    names.sort(key=lambda name: (name[0].isdigit(), name), reverse=True)  # those on practice first: they take longest
     names = [name for name in names if _can_run(name)]
     failed = [*_in_processes([name for name in names if given.all or _kept(name) is None])]
     if failed:

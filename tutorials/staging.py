@@ -86,11 +86,13 @@ class Feed:
         self.every = every
         self._arrivals = arrivals
         self._ended = threading.Event()
-        threading.Thread(target=self._run, name="feed", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
-        """End the feed."""
+        """End the feed; no file arrives any more."""
         self._ended.set()
+        self._thread.join()
 
     def _run(self) -> None:
         latest = -math.inf
