@@ -13,7 +13,7 @@ import streamstate as ss
 from browser.lab import CELLS, Lab, wait_until
 from browser.shown import Shown
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.notebook, pytest.mark.timeout(1800)]
 
 TUTORIALS = Path(__file__).parents[2] / "tutorials"
 LIMIT = 900
