@@ -29,17 +29,20 @@ class Arrivals:
     Args:
         data: the directory that :func:`streamstate.tutorials.flights.prepare` filled.
         folder: where the files arrive; :func:`streamstate.tutorials.flights.flights` can read it after the first.
+        forever: whether the first file follows the last one, again and under another name.
 
     Raises:
         InvalidArgumentError: ``data`` holds no prepared flights.
     """
 
-    def __init__(self, data: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
+    def __init__(self, data: str | os.PathLike[str], folder: str | os.PathLike[str], *, forever: bool = False) -> None:
         self._from = Path(data).resolve() / "flights"
         self._to = Path(folder).resolve() / "flights"
-        self._waiting = file_names(data)
-        if not self._waiting:
+        self._names = file_names(data)
+        if not self._names:
             raise InvalidArgumentError(f"{data} holds no prepared flights.\nWrite them with prepare({str(data)!r}).")
+        self._forever = forever
+        self._arrived = 0
         self._last = ""
         self._repeats = 0
         self._to.mkdir(parents=True, exist_ok=True)
@@ -50,10 +53,12 @@ class Arrivals:
         Raises:
             InvalidArgumentError: all files have arrived.
         """
-        if not self._waiting:
+        earlier, at = divmod(self._arrived, len(self._names))
+        if earlier and not self._forever:
             raise InvalidArgumentError("All files have arrived.\nRun the notebook again from the top to start over.")
-        self._last = self._waiting.pop(0)
-        return self._arrive(self._last)
+        self._last = self._names[at]
+        self._arrived += 1
+        return self._arrive(f"{Path(self._last).stem}-round-{earlier + 1}.parquet" if earlier else self._last)
 
     def again(self) -> str:
         """Let the latest file arrive again under another name, and return that name.

@@ -140,5 +140,5 @@ class Result:
         return to_pandas(self.to_arrow().slice(0, _SHOWN))
 
     def _size(self) -> str:
-        hidden = len(self) - _SHOWN
-        return f"{len(self):,} rows" + (f", {hidden:,} of them not shown" if hidden > 0 else "")
+        hidden, rows = len(self) - _SHOWN, "row" if len(self) == 1 else "rows"
+        return f"{len(self):,} {rows}" + (f", {hidden:,} of them not shown" if hidden > 0 else "")

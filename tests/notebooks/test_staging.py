@@ -30,6 +30,17 @@ def test_files_arrive_in_order_until_none_are_left(tmp_path: Path) -> None:
         Arrivals(tmp_path, tmp_path / "arriving")
 
 
+def test_files_arrive_in_rounds_if_they_never_end(tmp_path: Path) -> None:
+    """After the last file comes the first one again, with the same rows and a name of its own."""
+    data = prepare(tmp_path / "data", days_per_file=1, first=date(2013, 1, 1), last=date(2013, 1, 2))
+    arrivals = Arrivals(data, tmp_path / "arriving", forever=True)
+    first, _second, third, fourth, fifth = (arrivals.next() for _ in range(5))
+    assert [third, fourth] == ["2013-01-01-round-2.parquet", "2013-01-02-round-2.parquet"]
+    assert fifth == "2013-01-01-round-3.parquet"
+    arrived = tmp_path / "arriving" / "flights"
+    assert (arrived / first).read_bytes() == (arrived / third).read_bytes() == (arrived / fifth).read_bytes()
+
+
 def test_a_feed_lets_files_arrive_at_its_pace(tmp_path: Path) -> None:
     """None while it pauses, then one after the other to the last, and none after its end."""
     data = prepare(tmp_path / "data", days_per_file=1, first=date(2013, 1, 1), last=date(2013, 1, 4))
