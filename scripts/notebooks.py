@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -34,6 +34,7 @@ PRODUCT = *ROOMS, "tutorials"
 _JARS = {"08_which_record": ("kafka", "kafka-broker")}
 """The sets of jars that a notebook needs."""
 _AT_ONCE = 2
+_ERROR_LINES = 40
 _KEY = "streamstate"
 """Where a run's metadata says which product ran."""
 
@@ -118,18 +119,20 @@ def _code(notebook: nbformat.NotebookNode) -> list[str]:
     return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def _in_processes(names: Sequence[str]) -> Iterator[str]:
-    """Run notebooks, each in a process of its own; yields those that failed."""
+def _in_processes(names: Sequence[str]) -> dict[str, str]:
+    """Run notebooks, each in a process of its own; returns the ends of the errors of those that failed."""
 
-    def failed(name: str) -> bool:
+    def error_of(name: str) -> str | None:
         began = time.monotonic()
         print(f"Running {name}", flush=True)
-        status = subprocess.run([sys.executable, "-m", "scripts.notebooks", name], cwd=ROOT, check=False).returncode
+        command = [sys.executable, "-m", "scripts.notebooks", name]
+        run = subprocess.run(command, cwd=ROOT, check=False, stderr=subprocess.PIPE, text=True)
         print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
-        return status != 0
+        return "\n".join(run.stderr.splitlines()[-_ERROR_LINES:]) if run.returncode else None
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield from (name for name, wrong in zip(names, pool.map(failed, names), strict=True) if wrong)
+        ended = zip(names, pool.map(error_of, names), strict=True)
+        return {name: error for name, error in ended if error is not None}
 
 
 def _can_run(name: str) -> bool:
@@ -159,7 +162,9 @@ def main(arguments: list[str]) -> int:
     names = [path.stem for path in TUTORIALS.glob("*.ipynb")]
     names.sort(key=lambda name: (name[0].isdigit(), name), reverse=True)  # those on practice first: they take longest
     names = [name for name in names if _can_run(name)]
-    failed = [*_in_processes([name for name in names if given.all or _kept(name) is None])]
+    failed = _in_processes([name for name in names if given.all or _kept(name) is None])
+    for error in failed.values():  # at the end, where one looks
+        print(error, file=sys.stderr)
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

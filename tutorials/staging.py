@@ -112,7 +112,7 @@ class Feed:
             latest = latest + every if now < latest + 2 * every else now  # a little late, or it has paused
 
 
-def wait_until(condition: Callable[[], object], *, timeout: float = 120) -> bool:
+def wait_until(condition: Callable[[], object], *, timeout: float = 600) -> bool:
     """Wait until a condition is true, and return True; or False after ``timeout`` seconds."""
     end = time.monotonic() + timeout
     while not condition():

@@ -47,7 +47,7 @@ def test_each_decision_has_a_reason(policies: Shown, policies_folder: Path) -> N
     decisions = ss.open_store(policies_folder / "store")["costs"].decisions()
     assert decisions["reason"].str.len().gt(0).all()
     needs = [text for text in decisions.query("not holds")["needs"] if text]
-    promise = output_of(policies, "print(running.promise)")
+    promise = output_of(policies, "def broken()")
     assert any(promise.startswith(f"promise broken: {text}") for text in needs)
 
 
