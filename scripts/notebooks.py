@@ -163,8 +163,8 @@ def main(arguments: list[str]) -> int:
     names.sort(key=lambda name: (name[0].isdigit(), name), reverse=True)  # those on practice first: they take longest
     names = [name for name in names if _can_run(name)]
     failed = _in_processes([name for name in names if given.all or _kept(name) is None])
-    for error in failed.values():  # at the end, where one looks
-        print(error, file=sys.stderr)
+    for text in failed.values():  # at the end, where one looks
+        print(text, file=sys.stderr)
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
