@@ -10,6 +10,7 @@ import pandas as pd
 
 from streamstate.snapshots.calls.html import Html, joined, listed, tag
 from streamstate.state_inspect.frames import as_html
+from streamstate.state_inspect.keys.key_text import arguments, in_python
 from streamstate.state_inspect.suspects.suspect import Suspect, SuspectKind
 
 _SHOWN = 5
@@ -43,8 +44,7 @@ class AuditDivergence:
 
     def __str__(self) -> str:
         """Return the divergence in one line."""
-        key = ", ".join(f"{name}={value!r}" for name, value in self.key.items())
-        where = f"epoch {self.epoch}, {self.table}, {key}"
+        where = f"epoch {self.epoch}, {self.table}, {arguments(self.key)}"
         if self.column is None:
             return f"{where}: only in the {'replay' if self.recorded is None else 'recorded state'}"
         return f"{where}: {self.column} was {_short(self.recorded)}, now {_short(self.replayed)}"
@@ -211,7 +211,7 @@ def _column_title(name: str) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = in_python(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 

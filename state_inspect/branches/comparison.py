@@ -18,7 +18,7 @@ from streamstate.state_inspect.captured_query import QueryHistory
 from streamstate.state_inspect.differences.diff import Diff
 from streamstate.state_inspect.differences.diff_sql import ADDED, CHANGED, REMOVED
 from streamstate.state_inspect.frames import to_pandas
-from streamstate.state_inspect.keys.key_text import arguments
+from streamstate.state_inspect.keys.key_text import arguments, in_python
 from streamstate.state_inspect.python_rows import row_tuples
 
 _NAMED = {CHANGED: "differing", REMOVED: "only here", ADDED: "only there"}
@@ -43,7 +43,8 @@ class BranchDivergence:
         where = f"epoch {self.epoch}, {self.table}, {arguments(self.key)}"
         if self.kind != "differing":
             return f"{where}: {self.kind}"
-        return f"{where}: {', '.join(f'{name} {a!r} here, {b!r} there' for name, (a, b) in self.columns.items())}"
+        values = (f"{name} {in_python(a)} here, {in_python(b)} there" for name, (a, b) in self.columns.items())
+        return f"{where}: {', '.join(values)}"
 
 
 class Comparison:
