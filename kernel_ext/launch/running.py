@@ -420,7 +420,7 @@ class Running:
         *,
         changed: bool = False,
         lease: float = LASTS,
-        timeout: float = 120.0,
+        timeout: float = 300.0,
         progress: ProgressCallback | None = None,
     ) -> HandoverReport:
         """Hand the query over to a new process with new code, between two epochs: for a deployment, or maintenance.

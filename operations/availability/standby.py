@@ -158,7 +158,7 @@ class Standby:
         lines = self._log.read_text(errors="replace") if self._log.exists() else ""
         return replace(status, state=FAILED, error=lines.strip()[-_SHOWN_CHARACTERS:] or f"exit status {ended}")
 
-    def wait(self, timeout: float = 120.0) -> StandbyStatus:
+    def wait(self, timeout: float = 300.0) -> StandbyStatus:
         """Wait until the standby is ready.
 
         Args:
