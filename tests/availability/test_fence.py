@@ -78,7 +78,7 @@ def test_a_query_whose_lease_is_lost_is_stopped(start: Callable[..., Running], s
     assert running.query is not None
     assert not running.query.isActive
     with pytest.raises(QueryError, match="another process may run it: term 2 of the lease has begun"):
-        running.wait(epoch=7, timeout=60)
+        running.wait(epoch=7, timeout=300)
     assert "term 2" in str(running.status().error)
 
 
@@ -203,7 +203,7 @@ def test_the_lease_is_kept_through_restarts(start: Callable[..., Running], store
     first = start()
     running = first.restart()
     running = running.supervise()
-    running.wait(epoch=0, timeout=120)
+    running.wait(epoch=0, timeout=300)
     running.rescale(3)
     first.stop()
     newest = lease(store).newest()

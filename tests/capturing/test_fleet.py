@@ -91,7 +91,7 @@ def test_the_number_of_threads_does_not_depend_on_that_of_queries(recorded: Path
         copies(recorded, tmp_path / str(many), [f"q{number}" for number in range(many)])
         fleet = ss.checkpoints(tmp_path / str(many)).follow(tmp_path / f"store{many}", verify="never")
         assert len(set(capture_threads()) - before) == 2
-        fleet.wait(timeout=60)
+        fleet.wait(timeout=300)
         assert {status.epoch for status in fleet.status.values()} == {4}
         fleet.stop()
         assert {status.state for status in fleet.status.values()} == {"stopped"}
@@ -113,7 +113,7 @@ def test_new_epochs_and_new_checkpoints_are_taken_up(recorded: Path, tmp_path: P
         on_pass=lambda name, outcome: outcomes.append((name, outcome)),
     )
     try:
-        fleet.wait(timeout=60)
+        fleet.wait(timeout=300)
         assert (list(fleet.status), list(fleet.failed)) == (["one"], [str(bad)])
         commit(recorded, one, 3)
         until(lambda: fleet.status["one"].epoch == 3)
@@ -143,7 +143,7 @@ def test_the_first_epoch_after_a_start_opens_no_table(
         opened: list[Place] = []
         monkeypatch.setattr(commits, "open_table", opened.append)
         commit(recorded, path, 3)
-        capture.wait(3, timeout=60)
+        capture.wait(3, timeout=300)
         assert opened == []
     finally:
         monkeypatch.undo()
@@ -158,10 +158,10 @@ def test_memory_is_freed_between_passes(recorded: Path, tmp_path: Path, monkeypa
     (path,) = copies(recorded, tmp_path / "root", ["one"], committed=1)
     fleet = ss.checkpoints(tmp_path / "root").follow(tmp_path / "store", verify="never")
     for epoch in range(1, 5):
-        fleet.wait(timeout=60)
+        fleet.wait(timeout=300)
         until(lambda: not fleet.captures[0]._capturer.manifest.entries)
         commit(recorded, path, epoch)
-    fleet.wait(timeout=60)
+    fleet.wait(timeout=300)
     assert fleet.status["one"].behind == 0
     fleet.stop()
     assert ss.open_store(tmp_path / "store")["one"].captured() == ALL
@@ -173,7 +173,7 @@ def test_a_query_that_waits_for_its_first_epoch(recorded: Path, tmp_path: Path) 
     for epoch in ALL:
         (empty / "commits" / str(epoch)).unlink()
     fleet = ss.checkpoints(tmp_path / "root").follow(tmp_path / "store", verify="never")
-    fleet.wait(timeout=60)
+    fleet.wait(timeout=300)
     assert {name: status.state for name, status in fleet.status.items()} == {"empty": "waiting", "one": "running"}
     assert ss.open_store(tmp_path / "store").queries() == ["one"]
     commit(recorded, empty, 0)

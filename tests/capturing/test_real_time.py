@@ -44,7 +44,7 @@ while capture.committed() < 3 and time.monotonic() < deadline:
     source.addData(jvm.scala.jdk.javaapi.CollectionConverters.asScala(keys).toSeq())
     time.sleep(0.5)
 query.stop()
-capture.wait(timeout=60)
+capture.wait(timeout=300)
 """
 
 

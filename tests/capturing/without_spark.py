@@ -25,7 +25,7 @@ for checkpoint, store in pairs:
         print(json.dumps([type(error).__name__, str(error)]))
         capture = ss.Checkpoint(checkpoint, storage_options=options).follow(store + "-followed", "q")
         try:
-            capture.wait(timeout=60)
+            capture.wait(timeout=300)
         except ss.errors.CaptureError as error:
             print(json.dumps([capture.status.state, str(error)]))
 """

@@ -123,7 +123,7 @@ def test_the_metrics_of_a_fleet(counted: tuple[Path, Path], tmp_path: Path, monk
     fleet = ss.checkpoints(tmp_path / "root").follow(tmp_path / "store", verify="never", on_pass=metrics.observe_query)
     metrics.attach(fleet)
     try:
-        fleet.wait(timeout=60)
+        fleet.wait(timeout=300)
         with (
             metrics.served(0) as port,
             urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer,

@@ -40,12 +40,12 @@ def answers(spark: Any, folder: Path, made: Path) -> dict[str, Any]:
     report = unknown.capture(made / "store", "captured")
     again = unknown.capture(made / "store", "captured")
     following = unknown.follow(made / "store2", "followed")
-    waited = following.wait(timeout=120)
+    waited = following.wait(timeout=300)
     following.stop()
     status = following.status
     passes: list[Any] = []
     remote = far.follow(made / "store", "remote", on_pass=passes.append)
-    remote.wait(timeout=120)
+    remote.wait(timeout=300)
     remote.stop()
     history = ss.open_store(made / "store")["captured"]
     history.describe(building(spark, folder / "input"))

@@ -39,7 +39,7 @@ def test_without_a_worker_the_error_names_what_spark_has_to_read(tmp_path: Path)
     command = [sys.executable, "-c", _WITHOUT_WORKER, str(checkpoint), str(tmp_path / "store")]
     tests = str(Path(__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": tests, "STREAMSTATE_WORKER_PYTHON": shutil.which("false") or ""}
-    seen = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=True).stdout
+    seen = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True).stdout
     said = "Spark has to read op0: .*\nThe call needs a classic Spark session, and the worker process for it did not"
     assert re.match(f"SparkConnectError: {said}", seen)
     assert re.search(f"failed: {said}", seen)

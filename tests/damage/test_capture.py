@@ -180,14 +180,14 @@ def test_a_follower_waits_until_the_file_is_back(recorded: Path, tmp_path: Path)
     errors: list[object] = []
     capture = ss.Checkpoint(checkpoint).follow(tmp_path / "s", "q", on_pass=errors.append)
     try:
-        capture.wait(4, timeout=60)
+        capture.wait(4, timeout=300)
         deadline = time.monotonic() + 60
         while capture.status.error is None and time.monotonic() < deadline:
             assert capture.status.state == "running"
         assert capture.status.error is not None
         assert "from epoch 5 on: state/0/1/6.delta is missing" in capture.status.error
         shutil.copy(recorded / "HDFS/plain/state/0/1/6.delta", checkpoint / "state/0/1/6.delta")
-        assert capture.wait(5, timeout=60) == 5
+        assert capture.wait(5, timeout=300) == 5
         assert capture.status.error is None
     finally:
         capture.stop(catch_up=False)
@@ -197,7 +197,7 @@ def test_a_torn_plan_does_not_stop_a_follower(recorded: Path, tmp_path: Path) ->
     """Neither one that is there when it starts, nor one that a driver leaves later."""
     checkpoint = damaged("offsets/6 empty", recorded / "HDFS/plain", tmp_path / "c")
     with_stop = ss.Checkpoint(checkpoint).follow(tmp_path / "s", "q")
-    assert with_stop.wait(5, timeout=60) == 5
+    assert with_stop.wait(5, timeout=300) == 5
     with_stop.stop()
     assert (with_stop.status.state, with_stop.status.error) == ("stopped", None)
 

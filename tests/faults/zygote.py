@@ -112,7 +112,7 @@ class Zygote:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(timeout=120)
+        self._process.wait(timeout=300)
         self._process.stdout.close()
 
 

@@ -65,7 +65,7 @@ def run(query: DataFrame, folder: Path, mode: str) -> tuple[History, dict[int, A
     assert running.query is not None
     running.query.awaitTermination()
     progress = {int(one["batchId"]): one for one in running.query.recentProgress}
-    running.wait(epoch=max(progress), timeout=120)
+    running.wait(epoch=max(progress), timeout=300)
     running.stop()
     return ss.open_store(folder / "store")["q"], progress
 

@@ -99,7 +99,7 @@ def captured(frame: DataFrame, folder: Path) -> tuple[History, dict[int, int]]:
         assert running.query is not None
         running.query.awaitTermination()
         said = {int(progress["batchId"]): int(progress["numInputRows"]) for progress in running.query.recentProgress}
-        running.wait(epoch=max(said), timeout=60)
+        running.wait(epoch=max(said), timeout=300)
     finally:
         running.stop()
     return ss.open_store(folder / "store")["q"], said

@@ -62,7 +62,7 @@ def test_every_epoch_is_asked_for_again(spark: SparkSession, tmp_path: Path, nam
     """As many rows as Spark's progress says, and those of the key."""
     with_numbers(spark)
     running = ss.start(counted(spark.readStream.format(name).options(**SOURCES[name]).load()), "q", tmp_path / "store")
-    running.wait(epoch=2, timeout=120)
+    running.wait(epoch=2, timeout=300)
     running.stop()
     assert running.query is not None
     said = {int(one["batchId"]): int(one["numInputRows"]) for one in running.query.recentProgress}
@@ -78,7 +78,7 @@ def test_what_is_not_kept_is_an_error(spark: SparkSession, tmp_path: Path) -> No
     """A query over a socket says so; it needs no socket to be described."""
     numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
     running = ss.start(counted(numbers), "q", tmp_path / "store")
-    running.wait(epoch=0, timeout=120)
+    running.wait(epoch=0, timeout=300)
     running.stop()
 
     def build_query() -> DataFrame:

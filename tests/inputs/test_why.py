@@ -311,7 +311,7 @@ def test_a_restart_with_another_filter(spark: SparkSession, folder: Path, tmp_pa
         running = ss.start(query, "q", tmp_path / "store", trigger="available-now")
         assert running.query is not None
         running.query.awaitTermination()
-        running.wait(epoch=epoch, timeout=60)
+        running.wait(epoch=epoch, timeout=300)
         running.stop()
     history = ss.open_store(tmp_path / "store")["q"]
     for epoch, bound in bounds.items():

@@ -131,7 +131,7 @@ def test_capture_once(checkpoint: ss.Checkpoint, tmp_path: Path) -> None:
 def test_follow_in_the_background(checkpoint: ss.Checkpoint, tmp_path: Path) -> None:
     """The capture is a handle."""
     capture = checkpoint.follow(tmp_path / "store", "delays", verify="never")
-    assert capture.wait(4, timeout=60) == 4
+    assert capture.wait(4, timeout=300) == 4
     capture.stop()
 
 

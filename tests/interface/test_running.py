@@ -23,7 +23,7 @@ def followed(counted: tuple[Path, Path], tmp_path: Path) -> Iterator[Running]:
 
 def test_the_nouns_of_a_running_query(followed: Running, counted: tuple[Path, Path]) -> None:
     """It gives its checkpoint and its history."""
-    assert followed.wait(4, timeout=60) == 4
+    assert followed.wait(4, timeout=300) == 4
     assert followed.checkpoint == ss.Checkpoint(counted[0])
     assert followed.history.captured() == [0, 1, 2, 3, 4]
 

@@ -28,7 +28,7 @@ def followed(checkpoint: Path, folder: Path) -> Running:
 def test_the_status_follows_the_query(running: Running) -> None:
     """There is something to draw when it has captured an epoch, and when it ends."""
     view = RunningView(running)
-    epoch = running.wait(timeout=60)
+    epoch = running.wait(timeout=300)
     assert repr(view) == f"counts is followed: captured up to epoch {epoch}, 12 rows of state (capture running)"
     assert view.model.drawing(view.selection).message["sign"] == "◌"
     before = view.model.newest()
@@ -53,7 +53,7 @@ def test_the_status_goes_on_when_the_query_is_started_again(
 
 def test_a_saved_notebook_does_not_claim_that_the_query_runs(running: Running) -> None:
     """No sign; the time, and what to do. The handle itself, where it is shown without the view, has no sign either."""
-    running.wait(timeout=60)
+    running.wait(timeout=300)
     html = RunningView(running)._repr_mimebundle_()[0]["text/html"]
     assert "<b>counts</b> was followed: captured up to epoch" in html
     assert "As of 2" in html

@@ -55,11 +55,11 @@ def test_following_a_flow_goes_on_with_its_next_version(counted: tuple[Path, Pat
     flow = tmp_path / IN_STORAGE
     old = version(counted[0], flow, 0, epochs=3)
     capture = ss.Checkpoint(flow).follow(tmp_path / "store", every=2)
-    assert capture.wait(epoch=1, timeout=60) >= 1
+    assert capture.wait(epoch=1, timeout=300) >= 1
     commit(counted[0], old, 3)
     version(counted[0], flow, 1)
     wait_for_version(capture, "seen_first_v1")
-    assert capture.wait(epoch=3, timeout=60) >= 3
+    assert capture.wait(epoch=3, timeout=300) >= 3
     capture.stop()
     assert capture.checkpoint == str(flow / "1")
     store = ss.open_store(tmp_path / "store")
@@ -86,11 +86,11 @@ def test_following_one_version_goes_on_with_the_next(
     own = version(counted[0], flow, 1)
     name = "seen_first" if given is None else given
     capture = ss.Checkpoint(own).follow(tmp_path / "store", given and f"{given}_v1")
-    assert capture.wait(timeout=60) == 4
+    assert capture.wait(timeout=300) == 4
     assert (capture.name, capture.checkpoint) == (f"{name}_v1", str(own))
     version(counted[0], flow, 2)
     wait_for_version(capture, f"{name}_v2")
-    assert capture.wait(timeout=60) == 4
+    assert capture.wait(timeout=300) == 4
     assert capture.checkpoint == str(flow / "2")
     capture.stop()
     assert ss.open_store(tmp_path / "store").queries() == [f"{name}_v1", f"{name}_v2"]
@@ -160,7 +160,7 @@ def test_following_again_captures_what_is_left_of_older_versions(counted: tuple[
     version(counted[0], flow, 3)
     capture = ss.Checkpoint(flow).follow(tmp_path / "store", "first")
     wait_for_version(capture, "first_v3")
-    assert capture.wait(timeout=60) == 4
+    assert capture.wait(timeout=300) == 4
     capture.stop()
     store = ss.open_store(tmp_path / "store")
     captured = {name: store[name].captured() for name in store}

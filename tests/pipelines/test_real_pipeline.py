@@ -82,11 +82,11 @@ def test_a_full_refresh(project: Path) -> None:
     run(project)
     flow = project / "storage/_checkpoints/spark_catalog/default/seen/first"
     capture = ss.Checkpoint(flow).follow(project / "store")
-    assert capture.wait(timeout=60) >= 0
+    assert capture.wait(timeout=300) >= 0
     run(project, "--full-refresh", "seen")
     with capture._changed:
         assert capture._changed.wait_for(lambda: capture.name == "seen_first_v1", 60)
-    assert capture.wait(timeout=60) >= 0
+    assert capture.wait(timeout=300) >= 0
     capture.stop()
     store = ss.open_store(project / "store")
     assert store["seen_first"].versions() == store.queries() == ["seen_first", "seen_first_v1"]

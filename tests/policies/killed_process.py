@@ -36,7 +36,7 @@ def main() -> None:
     frame = levelled(spark, folder / "input", level, files=1)
     policy, store = MadePolicy(5.0), folder / "store"
     running = ss.start(frame, "q", store, policy=policy, trigger="200ms", partitions=2, shared=(level,))
-    running.wait(epoch=goal, timeout=120)
+    running.wait(epoch=goal, timeout=300)
     running.stop()
 
 

@@ -38,7 +38,7 @@ def test_a_line_declares_shows_changes_and_ends_a_policy(
     """Without options, the line shows it; `--off` ends it, also twice."""
     monkeypatch.setattr(policy, "Policy", lambda latency: MadePolicy(float(latency[:-1])))
     running = started()
-    running.wait(epoch=0, timeout=60)
+    running.wait(epoch=0, timeout=300)
     shell.notebook.running["q"] = running
     with pytest.raises(InvalidArgumentError, match="needs a latency: %stream policy q --latency 5s"):
         shell.run("%stream policy q --may-drop 0.2")
@@ -55,5 +55,5 @@ def test_a_line_declares_shows_changes_and_ends_a_policy(
     for _ in range(2):
         assert shell.run("%stream policy q --off").to_pandas()["policy"].tolist() == ["no policy"]
     assert running.policy is None
-    running.wait(timeout=60)
+    running.wait(timeout=300)
     assert "ran without a policy" in str(shell.run(f"%state q why-policy 0 --store {tmp_path / 'store'}"))

@@ -58,7 +58,7 @@ class Fed:
             self.source.add(rows_of(self.files))
             self.files += 1
             until(lambda: sum(len(each.files) for each in planned_epochs(checkpoint, level).values()) == self.files)
-        running.wait(timeout=60)
+        running.wait(timeout=300)
 
 
 @dataclass

@@ -48,7 +48,7 @@ def feed(running: Running, source: Source, epochs: int, rows: int = 3000, hot: i
     for _ in range(epochs):
         goal = len(list(source.folder.glob("*.parquet"))) + 1
         source.add({"k": keys, "v": [*range(rows)]})
-        running.wait(epoch=goal - 1, timeout=60)
+        running.wait(epoch=goal - 1, timeout=300)
 
 
 def partitions(running: Running) -> dict[int, int | None]:

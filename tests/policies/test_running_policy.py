@@ -35,10 +35,10 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
 
 def run(running: Running, folder: Path, first: int, last: int) -> None:
     """Run an epoch for each file, one after another."""
-    running.wait(epoch=first - 1, timeout=60)
+    running.wait(epoch=first - 1, timeout=300)
     for number in range(first, last + 1):
         add(folder / "input", number)
-        running.wait(epoch=number, timeout=60)
+        running.wait(epoch=number, timeout=300)
 
 
 def test_a_policy_at_work(started: Started, tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def _started(client: Client) -> Iterator[tuple[str, Any]]:
             "rows": status.rows,
             "taken": taken,
             "then": running.state,
-            "again": again.wait(timeout=60),
+            "again": again.wait(timeout=300),
             "finished": again.state,
             "captured": client.captured("started"),
             "described": error(lambda: ss.open_store(client.store)["started"].describe(client.totals)),

@@ -114,7 +114,7 @@ def _started(client: Client, folder: Path) -> dict[str, Any]:
     return {
         "waited": waited,
         "then": running.state,
-        "again": again.wait(timeout=60),
+        "again": again.wait(timeout=300),
         "path": running.checkpoint.path,
         "from the copy": error(lambda: ss.start(client.totals(), "x", client.store, checkpoint=running.checkpoint)),
         "rescaled": error(lambda: running.checkpoint.rescale(3)),

@@ -90,7 +90,7 @@ def test_an_interrupt_ends_it_cleanly(folder: Path, interrupted: DemoRun) -> Non
     assert "run it again to go on" in interrupted.output
     assert "Traceback" not in interrupted.output
     assert ss.open_store(folder / "demo" / "store")["delays"].captured()[:1] == [0]
-    _, alive = psutil.wait_procs(processes_in(folder), timeout=120)
+    _, alive = psutil.wait_procs(processes_in(folder), timeout=300)
     assert alive == []
 
 

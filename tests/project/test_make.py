@@ -253,7 +253,7 @@ def checks(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
 
     return run

@@ -23,7 +23,7 @@ def process(remote: str, folder: Path) -> Iterator[tuple[dict[str, str], int | N
         assert program.stdout is not None
         outcomes, port = json.loads(program.stdout.readline())
         yield outcomes, port
-        program.communicate(timeout=60)
+        program.communicate(timeout=300)
     finally:
         program.kill()
 

@@ -112,5 +112,5 @@ begun.wait()
 @pytest.mark.slow
 def test_a_process_may_end_while_it_reads_ahead() -> None:
     """Python would end the thread within DuckDB, which aborts the process."""
-    ended = subprocess.run([sys.executable, "-c", _ENDS], capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run([sys.executable, "-c", _ENDS], capture_output=True, text=True, timeout=300, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -37,7 +37,7 @@ class EventRecorder:
     def wait(self, count: int) -> None:
         """Wait until there are this many events."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.events) >= count, timeout=120)
+            assert self._changed.wait_for(lambda: len(self.events) >= count, timeout=300)
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -38,7 +38,7 @@ class LineServer:
     def send(self, lines: Iterable[str], connections: int = 1) -> None:
         """Send lines once so many connections have been made."""
         with self._connected:
-            assert self._connected.wait_for(lambda: len(self._connections) >= connections, timeout=120)
+            assert self._connected.wait_for(lambda: len(self._connections) >= connections, timeout=300)
             self._connections[-1].sendall("".join(f"{line}\n" for line in lines).encode())
 
     def close(self) -> None:

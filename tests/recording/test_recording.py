@@ -103,7 +103,7 @@ def test_a_recorder_that_fails_is_reported(spark: SparkSession, server: LineServ
     until(lambda: running.status().error is not None)
     assert "the recorder of" in str(running.status().error)
     with pytest.raises(QueryError, match="gets no more input"):
-        running.wait(epoch=99, timeout=60)
+        running.wait(epoch=99, timeout=300)
     running.stop()
     assert not spark.streams.active
 

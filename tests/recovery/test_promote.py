@@ -132,7 +132,7 @@ def test_the_history_goes_on(spark: SparkSession, pair: Pair, tmp_path: Path, fo
     if capture is None:
         run.capture()
     else:
-        capture.wait(newest, timeout=120)
+        capture.wait(newest, timeout=300)
         capture.stop()
     assert run.history.captured() == [*range(newest + 1)]
     for epoch in run.history.captured():

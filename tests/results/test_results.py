@@ -425,7 +425,7 @@ def test_a_started_query_needs_no_description(spark: SparkSession, files: Path, 
     """Its plan is recorded when it starts."""
     frame = streamed(spark, files).groupBy("g").agg(F.avg("y").alias("average"))
     running = ss.start(frame, "q", tmp_path / "store", trigger="available-now")
-    running.wait(timeout=60)
+    running.wait(timeout=300)
     running.stop()
     history = ss.open_store(tmp_path / "store")["q"]
     assert history.at(0).result().to_arrow().column_names == ["g", "average"]
@@ -438,7 +438,7 @@ def test_a_followed_query_needs_no_description(spark: SparkSession, files: Path,
     started = query.start()
     capture = ss.Checkpoint(started).follow(tmp_path / "store", "q")
     started.processAllAvailable()
-    capture.wait(2, timeout=60)
+    capture.wait(2, timeout=300)
     started.stop()
     capture.stop()
     assert ss.open_store(tmp_path / "store")["q"].at(0).result().value_columns == ["average"]

@@ -216,7 +216,7 @@ class Joined:
             trigger="available-now",
             shared=(self.sides.frame,),
         )
-        running.wait(timeout=120)
+        running.wait(timeout=300)
         running.stop()
 
     def seen(self, checkpoint: Path | str, epoch: int) -> dict[int, dict[str, tuple[int, int]]]:
@@ -375,7 +375,7 @@ def test_rows_without_a_key(spark: SparkSession, store: Store, server: ShareServ
     source.add({"v": [1, 2]})
     rows = source.stream().join(frame.frame(), F.col("v") == F.col("value")).groupBy("v").count()
     running = ss.start(rows, "counted", tmp_path / "ours", trigger="available-now", shared=(frame,))
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     running.stop()
     found = running.history.live().result().to_pandas().set_index("v")["count"]
     assert found.to_dict() == {1: 1, 2: 2}

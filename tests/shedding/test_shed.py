@@ -93,7 +93,7 @@ def ended(
 ) -> tuple[Running, list[Any]]:
     """Run a query over all available input."""
     running = ss.start(frame, name, store, checkpoint=checkpoint, trigger="available-now", **options)
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     assert running.query is not None
     progress = list(running.query.recentProgress)
     running.stop()
@@ -319,9 +319,9 @@ def test_an_epoch_without_rows_counts_none(recorded: Recorded, tmp_path: Path) -
     """As one that only begins because the level was set, and the first after a restart."""
     store = tmp_path / "store"
     running = ss.start(recorded.build(), "live", store)
-    running.wait(epoch=2, timeout=60)
+    running.wait(epoch=2, timeout=300)
     ss.shared(store, "live_shed").set(LEVELS[2])
-    running.wait(epoch=3, timeout=60)
+    running.wait(epoch=3, timeout=300)
     assert running.query is not None
     last = counted(running.query.recentProgress[3])
     running.stop()

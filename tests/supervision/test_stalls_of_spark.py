@@ -63,13 +63,13 @@ class Hanging:
         for _ in range(EPOCHS):
             self.add()
         self.running = ss.start(frame, "q", self.folder / "store", checkpoint=self.folder / "checkpoint", **options)
-        self.running.wait(epoch=EPOCHS - 1, timeout=120)
+        self.running.wait(epoch=EPOCHS - 1, timeout=300)
         supervised = self.running.supervised
         assert supervised is not None
         time.sleep(0.5)  # Spark's report on the epoch follows
         while supervised._stalls._pace.usual is None:
             self.add()
-            self.running.wait(epoch=self.epochs, timeout=120)
+            self.running.wait(epoch=self.epochs, timeout=300)
             self.epochs += 1
             time.sleep(0.5)
         self.flag.touch()
@@ -151,7 +151,7 @@ def test_a_hung_python_worker_is_found_and_the_query_restarted(hanging: Hanging,
     assert ("no standby is ready to take over" in str(supervised.error)) == (act == "hand over")
     hanging.go_on()
     hanging.add()
-    assert hanging.running.wait(epoch=hanging.epochs + 1, timeout=120) == hanging.epochs + 1
+    assert hanging.running.wait(epoch=hanging.epochs + 1, timeout=300) == hanging.epochs + 1
     assert hanging.result() == dict(Counter(hanging.rows))
     events = hanging.events()
     assert events[events.index("restart") - 1] == "stalled"
@@ -245,7 +245,7 @@ def test_a_source_that_hangs_is_told_from_an_idle_one(hanging: Hanging, spark: S
     hanging.running = running = ss.start(counted(frame), "q", hanging.folder / "store", restart=policy)
     for epoch in range(EPOCHS):
         newest.write_text(str(epoch + 1))
-        running.wait(epoch=epoch, timeout=120)
+        running.wait(epoch=epoch, timeout=300)
     supervised = running.supervised
     assert supervised is not None
     end = time.monotonic() + 5
@@ -261,7 +261,7 @@ def test_a_source_that_hangs_is_told_from_an_idle_one(hanging: Hanging, spark: S
     assert "PythonMicroBatchStream does not answer: PythonStreamingSourceRunner.latestOffset" in str(stall)
     newest.write_text(str(EPOCHS + 1))
     hanging.go_on()
-    assert running.wait(epoch=EPOCHS, timeout=60) == EPOCHS
+    assert running.wait(epoch=EPOCHS, timeout=300) == EPOCHS
     until(lambda: hanging.events() == ["stalled", "went on"])
     assert supervised.state == "running"
     assert supervised.restarts == 0
@@ -283,7 +283,7 @@ def test_a_burst_is_slow_and_no_stall(hanging: Hanging) -> None:
     hanging.flag.write_text(str(1.6 * bound * cores / rows))
     hanging.source.add({"k": ["burst"] * rows, "v": [*range(rows)]})
     assert hanging.running is not None
-    assert hanging.running.wait(epoch=hanging.epochs, timeout=120) == hanging.epochs
+    assert hanging.running.wait(epoch=hanging.epochs, timeout=300) == hanging.epochs
     until(lambda: (report := supervised.query.lastProgress) is not None and report["batchId"] == hanging.epochs)
     report = supervised.query.lastProgress
     assert report is not None

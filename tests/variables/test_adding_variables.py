@@ -29,7 +29,7 @@ def ended(
 ) -> History:
     """Run a query over all available input."""
     running = ss.start(frame, name, folder / "store", checkpoint=checkpoint, trigger="available-now", shared=shared)
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     running.stop()
     return ss.open_store(folder / "store")[name]
 

@@ -547,7 +547,7 @@ def test_a_query_with_other_variables_fails(started: Source, tmp_path: Path, lim
     ss.shared(limit.store, "other", "double")
     running = ss.start(reading(started, limit), "q", limit.store, shared=("other",), trigger="available-now")
     with pytest.raises(QueryError, match="failed"):
-        running.wait(timeout=120)
+        running.wait(timeout=300)
     assert running.query is not None
     assert "limit is not bound to this query, which was started with shared=('other',)" in str(
         running.query.exception()
@@ -560,7 +560,7 @@ def test_an_operator_sets_nothing(started: Source, limit: SharedVariable) -> Non
     """The message says what to do instead, and the variable is as it was."""
     running = ss.start(reading(started, limit, "set"), "q", limit.store, shared=(limit,), trigger="available-now")
     with pytest.raises(QueryError, match="failed"):
-        running.wait(timeout=120)
+        running.wait(timeout=300)
     assert running.query is not None
     assert "limit.set() is for notebooks: which of many tasks would win?" in str(running.query.exception())
     running.stop()
@@ -586,7 +586,7 @@ def test_what_an_operator_adds_is_checked(started: Source, tmp_path: Path, monke
 
     running = ss.start(adds("one"), "q", total.store, shared=(total,), trigger="available-now")
     with pytest.raises(QueryError, match="failed"):
-        running.wait(timeout=120)
+        running.wait(timeout=300)
     assert running.query is not None
     assert "Invalid value 'one' of type str: total is a bigint" in str(running.query.exception())
     running.stop()

@@ -78,7 +78,7 @@ class Recorded:
             trigger="available-now",
             shared=shared,
         )
-        running.wait(timeout=120)
+        running.wait(timeout=300)
         running.stop()
 
 
@@ -236,7 +236,7 @@ def test_an_audit_names_what_is_not_bound(spark: SparkSession, tmp_path: Path) -
     for epoch in range(2):
         source.add({"e": [epoch], "v": [1]})
     running = ss.start(build(), "q", tmp_path / "store", trigger="available-now", shared=(fresh,))
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     running.stop()
     fresh.set(2.0)
     audit = ss.Checkpoint(running.checkpoint).audit(build, epochs=(1, 1), replays=1)

@@ -83,7 +83,7 @@ def test_each_interface_reads_and_contributes(spark: SparkSession, tmp_path: Pat
         trigger="available-now",
         sink=case.sink(spark, tmp_path / "out", variables),
     )
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     running.stop()
     history = ss.open_store(store)["q"]
     # A sink has a row for each epoch.
@@ -157,7 +157,7 @@ def started(run: Run, query: Query, shared: tuple[SharedVariable, ...]) -> Histo
         trigger="available-now",
         shared=shared,
     )
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     running.stop()
     return run.history
 

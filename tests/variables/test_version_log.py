@@ -88,7 +88,7 @@ def test_of_the_sets_of_several_processes_none_is_lost(new_address: NewAddress, 
         notebook.stdin.write("go\n")
         notebook.stdin.flush()
     for notebook in notebooks:
-        notebook.communicate(timeout=120)
+        notebook.communicate(timeout=300)
     assert [notebook.returncode for notebook in notebooks] == [0, 0]
     assert number.get() == number.version == 40
     history = number.history()

@@ -77,7 +77,7 @@ class Totals:
         for epoch in range(epochs):
             add(made.input, epoch, input_of(epoch))
         made.running = ss.start(made.build(), "totals", made.store, trigger="available-now", partitions=2)
-        assert made.running.wait(timeout=120) == epochs - 1
+        assert made.running.wait(timeout=300) == epochs - 1
         return made
 
     @property

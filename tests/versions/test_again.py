@@ -62,7 +62,7 @@ def test_a_fork_takes_over(spark: SparkSession, tmp_path_factory: pytest.TempPat
     assert fork.promote(over=own.checkpoint).epoch == 1
     add(own.input, 2, input_of(2))
     assert own.running is not None
-    epoch = own.running.restart().wait(timeout=120)
+    epoch = own.running.restart().wait(timeout=300)
     assert epoch == 3  # after an epoch in which the fork took over
     assert state(own.history, epoch) == {row for row in own.expected(2) if row[0] != "only1"}
 

@@ -58,7 +58,7 @@ def test_a_query_over_a_delta_table(spark: SparkSession, tmp_path: Path) -> None
         for epoch in range(2)
     ]
     running = ss.start(build(), "totals", tmp_path / "store", trigger="available-now", partitions=2)
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     history = running.history
     assert [state(history, epoch) for epoch in range(2)] == expected
     assert rows_of(history.at(1).result().to_pandas()) == expected[1]

@@ -65,7 +65,7 @@ def test_late(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     running = ss.start(
         _hours(spark, folder / "input"), "hours", folder / "store", trigger="available-now", partitions=1
     )
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     history = running.history
     epochs = history.epochs()
     [last] = epochs["epoch"][epochs["input_rows"].fillna(0) == 2]

@@ -63,7 +63,7 @@ def test_a_cell_starts_a_query(totals: Totals, shell: Shell) -> None:
     """The cell of a notebook does the same."""
     shell.names["rows"] = totals.build()
     running = shell.run("%%stream counted --trigger available-now\nrows")
-    assert running.wait(timeout=120) == EPOCHS - 1
+    assert running.wait(timeout=300) == EPOCHS - 1
     assert state(running.history, EPOCHS - 1) == totals.expected(EPOCHS - 1)
     running.stop()
 
@@ -74,7 +74,7 @@ def test_a_query_is_restarted(spark: SparkSession, tmp_path: Path) -> None:
     totals = Totals.started(spark, tmp_path, epochs=1)
     assert totals.running is not None
     add(totals.input, 1, input_of(1))
-    assert totals.running.restart().wait(timeout=120) == 1
+    assert totals.running.restart().wait(timeout=300) == 1
     assert state(totals.history, 1) == totals.expected(1)
 
 
@@ -103,7 +103,7 @@ def test_a_running_query_is_followed(spark: SparkSession, tmp_path: Path) -> Non
     try:
         for epoch in range(2):
             add(source, epoch, input_of(epoch))
-            assert capture.wait(epoch, timeout=120) == epoch
+            assert capture.wait(epoch, timeout=300) == epoch
     finally:
         query.stop()
         capture.stop()
@@ -142,7 +142,7 @@ def test_state_of_a_processor(totals: Totals, tmp_path: Path) -> None:
         .transformWithStateInPandas(_processor(), "k string", "Update", "None")
     )
     running = ss.start(frame, "counted", tmp_path / "store", trigger="available-now", partitions=2)
-    assert running.wait(timeout=120) == EPOCHS - 1
+    assert running.wait(timeout=300) == EPOCHS - 1
     found = running.history.at(1).table("op0_n").to_pandas()
     assert dict(zip(found["k"], found["n"], strict=True)) == {k: n for k, n, *_ in totals.expected(1)}
 

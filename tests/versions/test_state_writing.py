@@ -68,5 +68,5 @@ def test_rescaling(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
     report = own.checkpoint.rescale(3)
     assert report.partitions == (2, 3)
     assert own.running is not None
-    own.running.restart().wait(timeout=120)
+    own.running.restart().wait(timeout=300)
     assert state(own.history, own.history.captured()[-1]) == own.expected(0)

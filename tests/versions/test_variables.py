@@ -36,7 +36,7 @@ def test_a_shared_variable(
     running = ss.start(
         rows.groupBy("k").count(), "q", store, trigger="available-now", partitions=2, shared=(limit, late)
     )
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     expected = totals.rows(EPOCHS - 1).where("v > 15").groupBy("k").count().collect()
     found = running.history.live().table().to_pandas()
     assert dict(zip(found["k"], found["count"], strict=True)) == {row[0]: row[1] for row in expected}
@@ -67,7 +67,7 @@ def test_shedding(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
         running = ss.start(
             frame, "q", folder / "store", checkpoint=folder / "checkpoint", trigger="available-now", partitions=2
         )
-        running.wait(timeout=120)
+        running.wait(timeout=300)
         assert running.query is not None
         observed = running.query.recentProgress[-1]["observedMetrics"]
         counts.append(ShedCounts.observed({name: row.asDict() for name, row in observed.items()}))
@@ -91,7 +91,7 @@ def test_recorded_input(spark: SparkSession, tmp_path_factory: pytest.TempPathFa
     frame = ss.record(stream(spark, folder / "input"), folder / "recording")
     running = ss.start(frame.groupBy("k").count(), "q", folder / "store", trigger="100ms", partitions=1)
     try:
-        running.wait(epoch=0, timeout=120)
+        running.wait(epoch=0, timeout=300)
     finally:
         running.stop()
     found = running.history.live().table().to_pandas()

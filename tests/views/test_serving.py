@@ -45,7 +45,7 @@ def server(path: Path) -> Iterator[Server]:
 
 def request(server: Server, path: str, **headers: str) -> http.client.HTTPResponse:
     """Send one request and read its response."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
     connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
     answer.read()
@@ -240,7 +240,7 @@ def test_the_command_serves_until_it_is_stopped(path: Path) -> None:
         line = wait_until(lambda: next(text for text in process.stdout or () if "http" in text), "the address")
         assert line.strip().endswith("/?token=t")
         process.terminate()
-        rest, errors = process.communicate(timeout=120)
+        rest, errors = process.communicate(timeout=300)
     assert process.returncode == 0
     assert "Traceback" not in errors
     assert rest.endswith("Stopped.\n")

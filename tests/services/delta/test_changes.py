@@ -39,9 +39,9 @@ def test_a_start_that_nothing_records(table: Table, tmp_path: Path) -> None:
     assert running.query is not None
     running.query.processAllAvailable()
     table.append(3, 6)
-    running.wait(0, timeout=60)
+    running.wait(0, timeout=300)
     table.append(6, 12)
-    running.wait(1, timeout=60)
+    running.wait(1, timeout=300)
     running.stop()
     history = running.history
     assert numbers(history, 1) == {*range(6, 12)}
@@ -102,9 +102,9 @@ def test_a_recording_outlives_vacuum(table: Table, tmp_path: Path) -> None:
     rows = ss.record(table.spark.readStream.format("delta").load(table.path), tmp_path / "recording")
     counts = rows.groupBy("k").count()
     running = ss.start(counts, "recorded", tmp_path / "store", trigger="1s", partitions=2)
-    running.wait(0, timeout=120)
+    running.wait(0, timeout=300)
     if not running.history.live().table().count():  # epoch 0 came before the first record
-        running.wait(1, timeout=120)
+        running.wait(1, timeout=300)
     running.stop()
     table.sql("OPTIMIZE {}")
     table.vacuum()

@@ -20,7 +20,7 @@ def run(table: Table, folder: Path, **options: str | int) -> Running:
         table.totals(**options), "totals", folder / "store", checkpoint=folder / "cp",
         trigger="available-now", partitions=2,
     )  # fmt: skip
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     return running
 
 

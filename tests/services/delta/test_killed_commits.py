@@ -55,7 +55,7 @@ def kill_after_sink(source: str, out: Path, checkpoint: Path, settings: dict[str
         subprocess.run(
             [sys.executable, "-c", PROGRAM, given],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            timeout=120,
+            timeout=300,
             check=False,
         )
         if not (checkpoint / "commits" / str(version)).exists():
@@ -80,7 +80,7 @@ def test_a_query_killed_after_its_sinks_commit_goes_on(
             first_rows(table.spark, table.path), "first", tmp_path / "store", checkpoint=cp, mode="append",
             sink=f"delta:{out}", trigger="available-now", partitions=2,
         )  # fmt: skip
-        running.wait(timeout=120)
+        running.wait(timeout=300)
         return running
 
     checkpoint = ss.Checkpoint(cp)

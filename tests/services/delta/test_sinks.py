@@ -38,7 +38,7 @@ def test_a_promoted_query_writes_each_epoch_once(table: Table, tmp_path: Path) -
             first_rows(), "first", tmp_path / "store", checkpoint=cp, mode="append", sink=f"delta:{out}",
             trigger="available-now", partitions=2,
         )  # fmt: skip
-        running.wait(timeout=120)
+        running.wait(timeout=300)
         return running
 
     table.append(0, 6, files=2)
@@ -79,7 +79,7 @@ def test_merge_in_foreach_batch(table: Table, new_table: Callable[[str], Table],
         build(), "merged", tmp_path / "store", checkpoint=tmp_path / "cp", sink=merge, trigger="available-now",
         partitions=2,
     )  # fmt: skip
-    running.wait(timeout=120)
+    running.wait(timeout=300)
     assert content(Path(target.path)) == Counter({("k0", 3): 1, ("k1", 5): 1, ("k2", 7): 1})
     version = DeltaTable(target.path).version()
     fork = running.checkpoint.fork(tmp_path / "fork", at=0)

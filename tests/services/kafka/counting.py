@@ -69,5 +69,5 @@ class Counting:
         running = ss.start(
             self.build(), self.name, self.store, checkpoint=self.path, trigger="available-now", partitions=2
         )
-        running.wait(timeout=60)
+        running.wait(timeout=300)
         running.stop()

@@ -132,7 +132,7 @@ def test_a_restart_asks_first(spark: SparkSession, broker: Broker, tmp_path: Pat
     frame = counts(spark, broker.servers, subscribe="lost").withColumn("k", failing)
     back_off = ss.BackOff(initial_wait=1, max_failures_without_progress=2)
     running = ss.start(frame, "lost", tmp_path / "store", partitions=1, restart=back_off)
-    running.wait(epoch=0, timeout=60)
+    running.wait(epoch=0, timeout=300)
     broker.produce("lost", [(0, "boom", "v")])
     assert running.supervised is not None
     while not running.supervised.restarting:

@@ -26,7 +26,7 @@ def test_records_lead_to_the_state_and_back(spark: SparkSession, broker: Broker,
         return records.groupBy(f.col("key").cast("string").alias("k")).count()
 
     running = ss.start(build(), "first", tmp_path / "store", trigger="available-now", partitions=2)
-    running.wait(timeout=60)
+    running.wait(timeout=300)
     result = running.history.live().result().to_pandas()
     assert dict(zip(result["k"], result["count"], strict=True)) == {f"k{n}": 20 for n in range(5)}
     why = running.history.why(0, k="k3")

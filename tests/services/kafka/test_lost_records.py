@@ -111,7 +111,7 @@ def test_sparks_error_keeps_the_reason_of_kafka(spark: SparkSession, broker: Bro
     broker.produce("short", ((0, "k", "v") for _ in range(10)))
     running = ss.start(query.build(), "short", query.store, checkpoint=query.path, trigger="available-now")
     with pytest.raises(ss.StreamStateError, match=r"Reason: .*short-\d"):
-        running.wait(timeout=60)
+        running.wait(timeout=300)
     running.stop()
 
 

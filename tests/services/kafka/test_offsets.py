@@ -32,7 +32,7 @@ def test_a_bootstrap_needs_the_offsets_of_all_partitions(spark: SparkSession, br
         ss.bootstrap(build, to=tmp_path / "new", state=state, offsets=two)
     made = ss.bootstrap(build, to=tmp_path / "new", state=state, offsets=[{"three": {0: 2, "1": 2, "2": 2}}])
     running = ss.start(build(), "three", tmp_path / "store", checkpoint=made, trigger="available-now")
-    running.wait(timeout=60)
+    running.wait(timeout=300)
     result = running.history.live().result().to_pandas()
     assert dict(zip(result["k"], result["count"], strict=True)) == {"k0": 6, "k1": 6}
 
@@ -51,7 +51,7 @@ def test_a_recorded_query_has_the_offsets_of_its_topic(spark: SparkSession, brok
         broker.produce("kept", ((n % 2, f"k{n % 3}", "v") for n in range(6)))
         for name, records_input in (("own", True), ("direct", False)):
             again = ss.start(build(), name, store, trigger="available-now", partitions=2, record_input=records_input)
-            assert again.wait(timeout=60) == epoch
+            assert again.wait(timeout=300) == epoch
     own = ss.open_store(store)["own"]
     words = "kept: partition 0 from {0} to {1}, partition 1 from {0} to {1}"
     assert [read[0] for read in own.epochs()["read"]] == [words.format(0, 2), words.format(3, 5)]

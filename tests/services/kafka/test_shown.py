@@ -50,7 +50,7 @@ def running(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPa
     both = records(FLIGHTS, 40).unionByName(records("gates", 100))
     counted = both.withColumn("k", F.col("key").cast("string")).groupBy("k").count()
     started = ss.start(counted, "shown", tmp_path_factory.mktemp("shown") / "store", partitions=2)
-    started.wait(epoch=1, timeout=60)
+    started.wait(epoch=1, timeout=300)
     while 1 not in kafka_lags(started.query):
         time.sleep(0.05)  # Spark reports on an epoch after its commit
     yield started

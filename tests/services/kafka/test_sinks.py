@@ -49,7 +49,7 @@ def test_results_go_to_a_topic(numbers: DataFrame, broker: Broker, tmp_path: Pat
     for name, form in zip(("short_form", "long_form"), forms, strict=True):
         broker.create(name, partitions=1)
         running = ss.start(numbers, name, tmp_path / "store", trigger="available-now", partitions=2, **form)
-        running.wait(timeout=60)
+        running.wait(timeout=300)
         assert consumed(broker, name, 3) == counted
         assert broker.servers not in repr(running.launch)
 
@@ -65,7 +65,7 @@ def test_a_cell_writes_to_a_topic(
     bare_shell.names.update(spark=numbers.sparkSession, numbers=numbers, servers=broker.servers)
     options = "--sink kafka:cell --sink-option kafka.bootstrap.servers={servers} --sink-option kafka.linger.ms=1"
     cell = f"%%stream cell {options} --trigger available-now --partitions 2 --store {tmp_path / 'store'}\nnumbers"
-    bare_shell.run(cell).wait(timeout=60)
+    bare_shell.run(cell).wait(timeout=300)
     assert len(consumed(broker, "cell", 3)) == 3
 
 
@@ -87,7 +87,7 @@ def test_passwords_are_stored_nowhere(spark: SparkSession, broker: Broker, tmp_p
             sink="kafka:out",
             sink_options=secret,
             record_input=recorded,
-        ).wait(timeout=60)
+        ).wait(timeout=300)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any("_plans" in str(path) for path in files)
     for path in files:

@@ -72,7 +72,7 @@ def test_a_killed_promotion_is_completed_by_the_next_start(orders: Orders, monke
     running = ss.start(
         orders.build(), "orders", orders.store, checkpoint=where, trigger="available-now", storage_options=options
     )
-    running.wait(timeout=60)
+    running.wait(timeout=300)
     running.stop()
     third = {key: (total, count) for key, total, count in orders.batch(slice(2, 3))}
     expected = [(key, total + third[key][0], count + third[key][1]) for key, total, count in fork]

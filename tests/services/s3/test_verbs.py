@@ -34,7 +34,7 @@ def orders(spark: SparkSession, bucket: Bucket) -> Orders:
         trigger="available-now",
         storage_options=bucket.options,
     )
-    running.wait(timeout=60)
+    running.wait(timeout=300)
     running.stop()
     return made
 
