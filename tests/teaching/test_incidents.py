@@ -273,7 +273,7 @@ def _begins(room: IncidentRoom, incident: Incident) -> int:
         assert first is not None
         return first
     played = room._compared(room.history, lambda epoch: room.checkpoint.audit(room.production, epochs=(epoch, epoch)))
-    return int(gives_batch(played, others=incident.cause == "hot key").split(",")[0].removeprefix("At epoch "))
+    return int(gives_batch(played).split(",")[0].removeprefix("At epoch "))
 
 
 def _tells_nothing(folder: Path) -> bool:
