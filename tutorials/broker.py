@@ -31,6 +31,8 @@ CONNECTOR = JarSet(
 _CLUSTER = "c3RyZWFtc3RhdGVfdGVzdA"
 _STARTS_WITHIN = 60
 """Seconds."""
+_GUARDED = 'exec 3<&0; { cat <&3; kill $$; } >/dev/null 2>&1 & exec "$@"'
+"""Runs a command that ends when its standard input does: with the process that holds the other end, even if killed."""
 
 
 def connector() -> str:
@@ -48,7 +50,7 @@ def connector() -> str:
 class Broker:
     """A broker of one node, which is its own controller. Topics appear when something is written to them.
 
-    It ends with :meth:`stop`, or with the process that started it.
+    It ends with :meth:`stop`, or with the process that started it, however that ends.
 
     Args:
         folder: for its records and settings; an earlier broker's records in it are there again.
@@ -105,7 +107,8 @@ class Broker:
         with (self.folder / "log").open("ab") as log:
             # In a group of its own, so that Ctrl-C in a terminal interrupts only the cell.
             return subprocess.Popen(
-                [java, *quick, "-cp", self._classes, program, *arguments],
+                ["sh", "-c", _GUARDED, "sh", java, *quick, "-cp", self._classes, program, *arguments],
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -141,6 +144,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(30)
     except subprocess.TimeoutExpired:
         process.kill()
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def free_port() -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from pyspark.sql import functions as f
 
@@ -31,6 +34,26 @@ def query(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPath
         made.run()
     broker.delete("gone")
     return made
+
+
+_KILLED = """
+import os, signal, sys
+from streamstate.tutorials.broker import Broker
+print(Broker(sys.argv[1])._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_broker_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    """As a kernel is that takes too long to shut down."""
+    command = [sys.executable, "-c", _KILLED, str(tmp_path / "broker")]
+    started = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert started.returncode == -9, started.stderr
+    pid = int(started.stdout)
+    until = time.monotonic() + 60
+    while psutil.pid_exists(pid) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not psutil.pid_exists(pid)
 
 
 @pytest.fixture
