@@ -141,11 +141,9 @@ class Broker:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(30)
+        process.communicate(timeout=30)  # closes its input, then waits
     except subprocess.TimeoutExpired:
         process.kill()
-    if process.stdin is not None:
-        process.stdin.close()
 
 
 def free_port() -> int:

@@ -19,6 +19,7 @@ from services.kafka.counting import Counting, counts
 from streamstate.errors import NotReplayableError, QueryError
 from streamstate.snapshots.spark import kafka_broker
 from streamstate.tutorials.broker import free_port
+from streamstate.tutorials.staging import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,10 +51,7 @@ def test_a_broker_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
     started = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert started.returncode == -9, started.stderr
     pid = int(started.stdout)
-    until = time.monotonic() + 60
-    while psutil.pid_exists(pid) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not psutil.pid_exists(pid)
+    assert wait_until(lambda: not psutil.pid_exists(pid), timeout=60)
 
 
 @pytest.fixture
