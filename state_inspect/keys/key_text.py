@@ -146,7 +146,7 @@ def spelled(value: Any) -> str:
     if isinstance(value, str):
         plainly = value != _NULL and value.isprintable() and not value.startswith('"')
         return value if plainly else json.dumps(value)
-    if isinstance(value, Mapping) and {*value} == {"start", "end"} and isinstance(value["start"], dt.datetime):
+    if _is_time_window(value):
         return "/".join(_in_json(end) for end in (value["start"], value["end"]) if end is not None)
     form = _in_json(value)
     return form if isinstance(form, str) else json.dumps(form, ensure_ascii=False)
@@ -165,6 +165,11 @@ def parsed_value(text: str, kind: pa.DataType) -> Any:
     if is_window(kind):
         return text
     return converted(json.loads(text) if pa.types.is_nested(kind) else text, kind)
+
+
+def _is_time_window(value: Any) -> bool:
+    """Return whether a value is a time window."""
+    return isinstance(value, Mapping) and {*value} == {"start", "end"} and isinstance(value["start"], dt.datetime)
 
 
 def _in_json(value: Any) -> Any:
@@ -228,7 +233,7 @@ def in_python(value: Any) -> str:
     """Return a value as a Python expression with built-in types alone, from which :func:`converted` makes the same."""
     value = plain(value)
     if isinstance(value, Mapping):
-        return repr(spelled(value)) if spelled(value)[:1] != "{" else _dict(value)
+        return repr(spelled(value)) if _is_time_window(value) else _dict(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(in_python, value))}]"
     if isinstance(value, float):

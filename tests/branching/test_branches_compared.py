@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import streamstate as ss
 from streamstate.errors import InvalidArgumentError, UnknownEpochError, UnknownTableError
 from streamstate.state_inspect import Comparison, History
+from streamstate.state_inspect.branches.comparison import BranchDivergence
 
 STATE = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2), max_size=4)
 HISTORY = st.lists(st.none() | STATE, min_size=1, max_size=6)
@@ -184,3 +186,14 @@ def test_a_comparison_has_a_diff_at_each_epoch(tmp_path: Path) -> None:
     keys = delays.compare(fork).keys(0)
     assert keys.columns.tolist() == ["_kind", "key", "count_here", "count_there"]
     assert keys[["_kind", "key"]].values.tolist() == [["differing", "a"], ["only here", "b"], ["only there", "c"]]
+
+
+def test_a_divergence_says_any_value_in_words() -> None:
+    """Times as text, and an interval inside a struct, which JSON does not have."""
+    day = datetime(2026, 11, 29, 7, tzinfo=UTC)
+    columns = {"left": (day, None), "waited": ({"longest": timedelta(hours=1)}, {"longest": None})}
+    said = str(BranchDivergence(3, "op0", {"carrier": "UA"}, "differing", columns))
+    assert said == (
+        "epoch 3, op0, carrier='UA': left '2026-11-29T07:00:00Z' here, None there, "
+        "waited {'longest': datetime.timedelta(seconds=3600)} here, {'longest': None} there"
+    )
