@@ -2,7 +2,7 @@
 #   PYTHON=/path/to/python3.12   the interpreter to use          VENV=folder   where the environment is
 #   STREAMSTATE_NO_INSTALL=1     install and download nothing; if something is missing, say what to install by hand
 #   PYTESTFLAGS='-k at -x'       more for pytest                 LABFLAGS=...  more for JupyterLab
-#   VERSIONS='4.1.4 3.5.8'       the Sparks for test-versions    SERVICES=kafka   the services for test-services
+#   VERSIONS='4.1.4 3.5.8'       the Sparks for test-versions    SERVICES='kafka --quick'   for test-services: which, and how
 #   AT_ONCE=1                    how many of these run at once
 #   DEMOFLAGS=--full             the demo's whole year           DEMOFLAGS=--help lists the others
 

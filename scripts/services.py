@@ -66,11 +66,13 @@ def main() -> int:
     parser.add_argument("groups", nargs="*", metavar="GROUP", default=[*GROUPS], help=f"{', '.join(GROUPS)}")
     parser.add_argument("-k", dest="chosen", help="only some tests, as for pytest")
     parser.add_argument("-m", dest="marks", default="services and not exhaustive", help="marks, as for pytest")
+    parser.add_argument("--quick", action="store_true", help="leave out the slow tests")
     parser.add_argument("--at-once", type=int, default=2, help="how many groups run at once: 2 by default")
     given = parser.parse_args()
     if unknown := [name for name in given.groups if name not in GROUPS]:
         parser.error(f"there is no group {unknown[0]}: {', '.join(GROUPS)}")
-    options = ["-m", given.marks, *(["-k", given.chosen] if given.chosen else [])]
+    marks = f"({given.marks}) and not slow" if given.quick else given.marks
+    options = ["-m", marks, *(["-k", given.chosen] if given.chosen else [])]
     failed = []
     with ThreadPoolExecutor(given.at_once) as running:
         results = running.map(lambda name: run(GROUPS[name], options), given.groups)

@@ -62,8 +62,11 @@ HEIGHTS = """() => {
     return [outer.scrollHeight, outer.clientHeight, end];
 }"""
 LOCAL = {"localhost", "127.0.0.1", ""}
-KNOWN_NOISE = (re.compile(r"^Connection lost, reconnecting in"),)
-"""Console messages of JupyterLab itself, for example about kernel restarts."""
+KNOWN_NOISE = (
+    re.compile(r"^Connection lost, reconnecting in"),
+    re.compile(r"^Plugin @jupyterlab/\S+ \(.*\) took [\d.]+ms to activate"),
+)
+"""Console messages of JupyterLab itself, about kernel restarts and a start that takes longer than 5 s."""
 
 
 def chromium() -> str | None:

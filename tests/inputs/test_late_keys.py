@@ -79,6 +79,7 @@ def test_the_panel_of_a_view_shows_the_late_rows(history: History) -> None:
     assert [cell.text for cell in panel.tables[-1].rows[0].cells][:2] == ["b", "3"]
 
 
+@pytest.mark.slow
 def test_no_row_is_late_before_there_is_a_watermark(history: History) -> None:
     """Spark begins with that of 1970, which is none."""
     first = history.late(0)

@@ -54,6 +54,7 @@ def running(shell: Shell, source: Source) -> Running:
     return handle
 
 
+@pytest.mark.slow
 def test_a_running_query_goes_on_as_the_changed_one(
     shell: Shell, running: Running, source: Source, shown_at_once: list[str]
 ) -> None:

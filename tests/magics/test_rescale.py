@@ -55,6 +55,7 @@ def test_a_running_query_is_rescaled(
     assert partitions(handle) == 5
 
 
+@pytest.mark.slow
 def test_a_failed_rescale_restarts_the_query(shell: Shell, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """The query has its old number of partitions, and the error is raised."""
 

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from streamstate.tutorials.exercises import attempts, construct
 from teaching import departures_store
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More time than a learner's function gets, because the machine may be slow, and fewer cases."""
+    monkeypatch.setattr(construct, "CASES", 100)
+    in_time = attempts._time_limit
+    monkeypatch.setattr(attempts, "_time_limit", lambda seconds: in_time(10 * seconds))
+    monkeypatch.setattr(construct, "_BUDGET", 100.0)
 
 
 @pytest.fixture(scope="session")

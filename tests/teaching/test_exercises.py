@@ -18,8 +18,6 @@ from streamstate.tutorials.exercises import (
     Statement,
     Worksheet,
     WrongAnswer,
-    attempts,
-    construct,
 )
 
 if TYPE_CHECKING:
@@ -45,10 +43,7 @@ QUERIES = [case for case in EXERCISES if isinstance(case.values[1], StateExercis
 
 @pytest.fixture(autouse=True)
 def progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Progress and a folder of its own for each test, and more patience than with a learner, for a slow machine."""
-    in_time = attempts._time_limit
-    monkeypatch.setattr(attempts, "_time_limit", lambda seconds: in_time(10 * seconds))
-    monkeypatch.setattr(construct, "_BUDGET", 100.0)
+    """Progress and a folder of its own for each test."""
     path = tmp_path / "progress.json"
     monkeypatch.setenv("STREAMSTATE_PROGRESS", str(path))
     monkeypatch.chdir(tmp_path)

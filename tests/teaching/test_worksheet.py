@@ -21,6 +21,11 @@ from streamstate.tutorials.exercises.progress_file import ProgressFile
 State = dict[tuple[int, int], int]
 
 
+@pytest.fixture(autouse=True)
+def patience() -> None:
+    """The limits are a learner's."""
+
+
 @pytest.fixture
 def progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of progress of this test."""

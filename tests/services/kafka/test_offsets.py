@@ -37,6 +37,7 @@ def test_a_bootstrap_needs_the_offsets_of_all_partitions(spark: SparkSession, br
     assert dict(zip(result["k"], result["count"], strict=True)) == {"k0": 6, "k1": 6}
 
 
+@pytest.mark.slow
 def test_a_recorded_query_has_the_offsets_of_its_topic(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Beside the recording's: to travel by them, and for cuts with a query that reads the topic itself."""
     broker.create("kept")

@@ -168,6 +168,7 @@ def _consumed(broker: Broker, ranges: Mapping[str, Mapping[int, tuple[int, int]]
     return found
 
 
+@pytest.mark.slow
 def test_a_compacted_topic_is_read_as_long_as_it_has_all_records(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +201,7 @@ def test_a_compacted_topic_is_read_as_long_as_it_has_all_records(
     )
 
 
+@pytest.mark.slow
 def test_an_epoch_that_lost_records_itself_is_marked(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """It read 15 of the 20 records between its offsets, and these are still there; the first epoch's are not."""
     broker.create("holes", 1)

@@ -34,6 +34,7 @@ def orders(spark: SparkSession, bucket: Bucket) -> Orders:
     return made
 
 
+@pytest.mark.slow
 def test_it_can_be_undone(orders: Orders) -> None:
     """The fork's state is in place, without a download, then the old one again; nothing else is left."""
     before, fork = orders.state(), orders.state("fork")

@@ -110,6 +110,7 @@ def test_of_two_writers_of_a_new_object_one_fails(orders: Orders, monkeypatch: p
     assert files.text(path) == "first"
 
 
+@pytest.mark.slow
 def test_epochs_are_run_again(orders: Orders) -> None:
     """Also on a fork on this machine's disk, which reads the plan of the next epoch from the bucket."""
     checkpoint = orders.checkpoint()
@@ -122,6 +123,7 @@ def test_epochs_are_run_again(orders: Orders) -> None:
         assert session.epoch == 2
 
 
+@pytest.mark.slow
 def test_code_is_checked(orders: Orders) -> None:
     """The same code goes on; another aggregate does not, and a mapping is proposed."""
     checkpoint = orders.checkpoint()
@@ -131,6 +133,7 @@ def test_code_is_checked(orders: Orders) -> None:
     assert proposal.table == "op0"
 
 
+@pytest.mark.slow
 def test_new_checkpoints_equal_the_batch(orders: Orders, history: History) -> None:
     """Migrated, restored, bootstrapped and rescaled ones have the state of a batch, and go on to it."""
     checkpoint = orders.checkpoint()
