@@ -253,7 +253,7 @@ class Promotion:
     @property
     def _lines(self) -> list[str]:
         lines = [
-            f"{table}: {old:,} rows only in the old state, {new:,} only in the new" if old or new else f"{table}: same"
+            f"{table}: rows only in the old state {old:,}, only in the new {new:,}" if old or new else f"{table}: same"
             for table, (old, new) in self.differences.items()
         ]
         return [*lines, f"old checkpoint: {self.kept}; undo() brings it back until the query runs"]

@@ -173,14 +173,14 @@ class RescaleReport:
     def _headline(self) -> str:
         before, after = self.partitions
         return (
-            f"from {before} to {after} partitions in epoch {self.epoch}; all {sum(self.rows.values()):,} rows of state"
-            " verified"
+            f"from {before} to {after} partitions in epoch {self.epoch}; all rows of the state verified"
+            f" ({sum(self.rows.values()):,})"
         )
 
     @property
     def _tables(self) -> list[str]:
         return [
-            f"{name}: {rows:,} rows; fullest partition {max(self.spread_before[name], default=0):,}"
+            f"{name}: rows {rows:,}, in the fullest partition {max(self.spread_before[name], default=0):,}"
             f" → {max(self.spread_after[name], default=0):,}"
             for name, rows in self.rows.items()
         ]

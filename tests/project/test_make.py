@@ -271,13 +271,14 @@ def test_all_checks_run(checks: Callable[..., subprocess.CompletedProcess[str]],
 
 @pytest.mark.parametrize("failed", ["lint", "notebooks", "docs", "test", "test_versions"])
 def test_each_check_can_fail(checks: Callable[..., subprocess.CompletedProcess[str]], failed: str) -> None:
-    """A failure beside the rest is the last that is printed."""
-    done = checks(**{failed: "echo It is wrong; exit 2"})
+    """A failure beside the rest is printed after it, and the tests that failed are named last."""
+    summary = "FAILED tests/test_it.py::test_it - AssertionError"
+    done = checks(**{failed: f"echo It is wrong; echo '{summary}'; exit 2"})
     assert done.returncode
     assert "It is wrong" in done.stdout
     tests = failed.startswith("test")
     assert done.stdout.count("make test ") == done.stdout.count("make --keep-going") == tests
-    assert done.stderr.startswith("Failed: test") == tests
+    assert done.stderr.startswith(f"{summary}\nFailed: test") == tests
 
 
 def test_a_failure_ends_what_runs_beside(

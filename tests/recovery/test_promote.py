@@ -49,8 +49,8 @@ def test_the_fork_takes_over(spark: SparkSession, pair: Pair) -> None:
     assert (promotion.epoch, promotion.checkpoint, promotion.fork) == (1, str(pair.over), str(pair.fork))
     assert promotion.kept == str(pair.kept)
     assert promotion.differences == {"op0": (1, 1)}
-    assert "op0: 1 rows only in the old state, 1 only in the new" in repr(promotion)
-    assert "<li>op0: 1 rows" in promotion._repr_html_()
+    assert "op0: rows only in the old state 1, only in the new 1" in repr(promotion)
+    assert "<li>op0: rows only in the old state 1" in promotion._repr_html_()
     assert ss.Checkpoint(pair.over).promotion().differences == promotion.differences
     assert CheckpointFiles(pair.over).query_id == query_id
     assert state_differences(spark, StateAt(str(pair.fork), 1), StateAt(str(pair.over), 1), exact=True) == []
