@@ -264,7 +264,8 @@ def test_all_checks_run(checks: Callable[..., subprocess.CompletedProcess[str]],
     done = checks()
     assert (done.returncode, done.stderr) == (0, "")
     assert {line.split()[1] for line in done.stdout.splitlines()} >= {"lint", "notebooks", "docs", "test"}
-    beside = "make --keep-going test-versions test-services VERSIONS=3.5.8 SERVICES=--quick AT_ONCE=1"
+    beside = "make --keep-going test-versions test-services bench"
+    beside += " VERSIONS=3.5.8 SERVICES=--quick AT_ONCE=1 BENCHFLAGS=--small"
     assert done.stdout.splitlines()[-1] == beside
     assert not [*tmp_path.glob("tmp*")]
 

@@ -223,6 +223,7 @@ def test_the_untouched_notebook_builds_an_incident_and_waits() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.notebook
 def test_an_incident_from_end_to_end(spark: SparkSession, tmp_path: Path, progress: Path) -> None:
     """It is built once; a fix is checked once the cause is found; the right one passes, and no other."""
     incident = incident_of(LEARNER, bad_deploy)
