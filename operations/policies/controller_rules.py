@@ -40,8 +40,6 @@ _BEST = 1.5
 """Rows may be processed so many times faster than few and small epochs tell."""
 _STEP, _LEAST_STEP = 0.03, 0.002
 _LATE_WINDOW, _IN_TIME = 20, 3
-_MORE_CORES = 10
-"""So many times as many cores are suggested at most: further away, the model says nothing."""
 _ENOUGH = 8
 """Warm epochs that the model can do with;"""
 _DEARER = 1.15
@@ -413,7 +411,7 @@ class _Rules:
         if drop is not None and drop > 0.001:
             share = max(math.ceil((1 - drop) * 100) / 100, self.policy.may_drop + 0.01)
             found.append(f"may_drop={share:.2g}")
-        faster = largest(lambda slower: self._expected(arriving, kept, 1 / slower) <= limit, 1 / _MORE_CORES, 1.0)
+        faster = largest(lambda slower: self._expected(arriving, kept, 1 / slower) <= limit, 0.01, 1.0)
         if faster is not None:
             cores = math.ceil(self.levers.cores / faster)
             partitions = max(cores, self.levers.partitions)

@@ -12,8 +12,7 @@ from teaching import departures_store
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More time than a learner's function gets, because the machine may be slow, and fewer cases."""
-    monkeypatch.setattr(construct, "CASES", 100)
+    """More time than a learner's function gets, because the machine may be slow."""
     in_time = attempts._time_limit
     monkeypatch.setattr(attempts, "_time_limit", lambda seconds: in_time(10 * seconds))
     monkeypatch.setattr(construct, "_BUDGET", 100.0)

@@ -275,7 +275,7 @@ def _outcomes(
         outcomes.append(outcome)
     if all(not outcome.problem and (outcome.value is None or outcome.value is ...) for outcome in outcomes):
         return _UNWRITTEN
-    for case, outcome in list(zip(cases, outcomes, strict=True))[::_AGAIN]:
+    for case, outcome in zip(cases[::_AGAIN], outcomes[::_AGAIN], strict=True):
         again = attempted(case)
         if bool(again.problem) != bool(outcome.problem) or _differ(outcome.value, again.value):
             line = (
